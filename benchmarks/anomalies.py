@@ -1,6 +1,6 @@
 """Are unusual costs found? `python -m benchmarks.anomalies --data DIR [--years N] [--out FILE]`
 
-Three measurements, with the plain rule (20 % over the mean of 7 days) beside ours. Generated cost
+Three measurements, with the plain rule (20 % over the mean of 7 days) next to ours. Generated cost
 years (`cost_years`) have anomalies whose days are known. The six cost series of the Numenta Anomaly
 Benchmark (`numenta`) are judged with one setting that is not chosen by their labels. A mean plus k
 standard deviations, whose k is chosen by them, checks the scorer: Numenta's own gives it 64.9.

@@ -153,7 +153,7 @@ def useful_percent(
 
 
 def _safe_s(life_s: float, case: Case, interval_s: Interval, grace_s: float) -> float:
-    """One life. A notice comes `grace_s` before its end, and nobody ends the run before that."""
+    """One life. A notice comes `grace_s` before its end, and nothing ends the run before that."""
     notice_s = life_s - grace_s if grace_s else float("inf")
     now_s, safe_s = case.restart_s, 0.0
     durable_at_s = now_s

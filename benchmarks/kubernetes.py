@@ -1,4 +1,4 @@
-"""How fast do runs become Jobs of a cluster? Beside Prefect's own Kubernetes worker.
+"""How fast do runs become Jobs of a cluster? Next to Prefect's own Kubernetes worker.
 
     python -m benchmarks.kubernetes [--rounds N] [--runs N] [--one-by-one N] [--nodes N] [--pods N]
 

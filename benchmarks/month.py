@@ -9,8 +9,8 @@ that the worker uses. What is assumed:
   all of one priority. The trace has no GPU type: each job takes any. Nobody states run times; the
   planner learns them from jobs of the same team that have finished.
 - **Cap**: the GPU-hours that arrive in the month are 70 % of what the cap could do in it.
-- **Fixed cluster**: as many GPUs as would ever be in use at once if nobody waited, for the whole
-  month, on-demand. It is not charged for the people who run it, nor we for ours. Beside it stands
+- **Fixed cluster**: as many GPUs as would ever be in use at once if no run waited, for the whole
+  month, on-demand. It is not charged for the people who run it, nor we for ours. Next to it stands
   a fixed cluster of the cap, which has the waits of neither. What the same machines save at the
   on-demand price is what elasticity gives; the rest is what spot gives.
 - **Commitments**: the catalog has no price of a commitment with a source. A fixed cluster that is
@@ -38,8 +38,8 @@ That spot of 2022, as it was for one instance of one account at a time, is there
 once, at prices of 2025, is assumed and not measured. That jobs recover and do not fail follows from
 the rules of the replay: it has no failures but interruptions.
 
-Each target is the mission's. Availability is not simulated. As facts stand beside them for how much
-of the window any spot is up, whatever is asked for then, which is about what the share of spot can
+Each target is the mission's. Availability is not simulated. The results also show for how much of
+the window any spot is up, independent of the demand, which is about what the share of spot can
 be; and the waits of the jobs that came while all that was asked for was within the cap.
 """
 
@@ -111,7 +111,7 @@ class Demand:
     mean_gpus: float
     """GPU-hours that arrive, by the hours of the month."""
     peak_gpus: int
-    """In use at once if nobody waited."""
+    """In use at once if no run waited."""
 
     @property
     def cap_gpus(self) -> int:
@@ -151,7 +151,7 @@ def demand(jobs: Sequence[TraceJob], window_s: float) -> Demand:
 
 
 def arrived_within(jobs: Iterable[TraceJob], cap_gpus: float) -> frozenset[str]:
-    """Which jobs came while all that would run if nobody waited was within the cap?"""
+    """Which jobs came while all that would run if no run waited was within the cap?"""
     changes = _changes(jobs)
     asked_gpus = accumulate(gpus for _, gpus, _ in changes)
     return frozenset(
@@ -310,7 +310,7 @@ def _traces(data: Path, spot: str) -> dict[str, SpotTrace]:
 
 
 def _changes(jobs: Iterable[TraceJob]) -> list[tuple[float, float, str]]:
-    """When do how many GPUs more, or fewer, run for whom, if nobody waits?"""
+    """When do how many GPUs more, or fewer, run for whom, if no run waits?"""
     return sorted(
         change
         for job in jobs

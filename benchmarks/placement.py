@@ -3,7 +3,7 @@
 OpenB (Alibaba, cluster-trace-gpu-v2023): pods come one after the other to 1,213 nodes with 6,212
 GPUs until they have asked for 130 % of them. A pod that fits nowhere when it comes is lost; none
 ends, none moves. This is the protocol of FGD (Weng et al., ATC'23), whose published results are
-shown beside ours: for this very order where they are known, and the mean of ten orders.
+shown next to ours: for this very order where they are known, and the mean of ten orders.
 The mix of requests is learned from the pods that have come so far.
 """
 

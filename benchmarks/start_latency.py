@@ -1,4 +1,4 @@
-"""How long does a run wait for its start when GPUs are free? Beside Prefect's own process worker.
+"""How long does a run wait for its start when GPUs are free? Next to Prefect's own process worker.
 
     python -m benchmarks.start_latency [--runs N] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""How many runs a second does a worker start from a queue? Beside Prefect's own process worker.
+"""How many runs a second does a worker start from a queue? Next to Prefect's own process worker.
 
     python -m benchmarks.start_rate [--runs N] [--json FILE]
 

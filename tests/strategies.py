@@ -63,7 +63,7 @@ ages_s = st.integers(0, 5).map(lambda n: n * 50)
 
 @st.composite
 def nodes(draw: st.DrawFn, name: str) -> Node:
-    """A small node, now and then with unhealthy GPUs or memory that nobody knows."""
+    """A small node, now and then with unhealthy GPUs or unknown memory."""
     node = make_node(
         name,
         draw(st.integers(0, 4)),

@@ -31,7 +31,7 @@ _GLANCE_S = 0.02
 
 
 class Missed(Exception):
-    """There was nobody to hit."""
+    """There was nothing to hit."""
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Chaos:
         }
 
     def _kill_worker(self, fault: Fault) -> str:
-        # Nothing is told to end by itself.
+        # Nothing is asked to end by itself.
         needs_taint = fault.phase is Phase.TOLD_TO_END
         with self._tainted() if needs_taint else nullcontext():
             come = self._await(fault.phase)

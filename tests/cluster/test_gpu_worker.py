@@ -87,7 +87,7 @@ def test_a_container_job_runs_tells_its_output_and_costs(pool, namespace):
 
 
 def test_what_a_run_is_told_about_itself_is_so(pool, namespace):
-    """Each fact as the run's own process has it, beside what ledger, pod and node say."""
+    """Each fact as the run's own process has it, compared with ledger, pod and node."""
     deployment = pool.deploy(f"{FLOWS}:do_nothing")
     run = pool.submit(
         deployment,
@@ -221,7 +221,7 @@ def test_a_cancelled_run_ends_and_gives_its_gpus_back(pool, namespace):
     assert not [p for p in pods(namespace, run) if p["status"]["phase"] == "Running"]
     (attempt,) = pool.attempts(run)
     assert attempt.end_reason == "Cancelled"
-    # Nothing in it learns of it from Prefect: it is told at once, not when its grace is over.
+    # Nothing in it learns of it from Prefect: it is informed at once, not when its grace is over.
     told_to_end_s = (attempt.released_at - attempt.drain_requested_at).total_seconds()
     assert (
         told_to_end_s < (attempt.drain_deadline_at - attempt.drain_requested_at).total_seconds() / 2

@@ -34,7 +34,7 @@ def mlflow_run(client: MlflowClient, flow_run_id: str):
 
 
 def undisturbed_digest(tracking_uri: str) -> str:
-    """The fingerprint of the same training's weights, when nobody interrupts it."""
+    """The fingerprint of the same training's weights, when it is not interrupted."""
     code = (
         "from flows.train_digits import train_digits; "
         f"print(train_digits.fn(**{PARAMETERS})['weights_sha256'])"

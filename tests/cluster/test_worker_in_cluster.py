@@ -55,7 +55,7 @@ def annotations(cluster, node):
 
 
 def free_port():
-    """A port of this machine that nobody has."""
+    """A port of this machine that is free."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
 

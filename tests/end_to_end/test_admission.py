@@ -1,4 +1,4 @@
-"""Who starts when, on which GPUs, and what a run is told that cannot start."""
+"""Who starts when, on which GPUs, and the reason of a run that cannot start."""
 
 from itertools import pairwise
 

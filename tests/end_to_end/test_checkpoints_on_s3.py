@@ -44,7 +44,7 @@ class Bucket:
         return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def flip_a_bit(self, run: str, checkpoint: str) -> None:
-        """Damage a checkpoint as a disk does that nobody notices."""
+        """Damage a checkpoint as a disk does, unnoticed."""
         key = f"team/{run}/{checkpoint}.bin"
         content = bytearray(self._s3.get_object(Bucket=BUCKET, Key=key)["Body"].read())
         content[len(content) // 2] ^= 0b100

@@ -221,7 +221,7 @@ def test_an_attempt_without_its_launcher_leaves_no_process_behind(pool, journal)
     assert not any(is_alive(orphan) for orphan in orphans)
     wait_for(lambda: not is_alive(sampler), "the sampler of its GPUs has missed the launcher")
     first = pool.attempts(run)[0]
-    # Nobody saw how it ended, so nobody can say that it was the run's fault.
+    # How it ended was not observed, so it is unknown whether it was the run's fault.
     assert first.end_reason is EndReason.INTERRUPTED
     assert not first.is_charged_failure
 

@@ -14,7 +14,7 @@ from tests.support.prefect_stack import wait_for
 RUNS = 16
 
 SEEDS = int(os.environ.get("PREFECT_GPU_CHAOS_SEEDS", "1"))
-"""How many stories of random kills are told; `make chaos` tells more."""
+"""How many stories of random kills run; `make chaos` runs more."""
 
 
 def test_runs_outlive_their_worker_and_the_next_one_takes_them_over(pool, journal):

@@ -1,4 +1,4 @@
-"""An outage of the platform ends attempts, and nobody is charged for it."""
+"""An outage of the platform ends attempts, and no run is charged for it."""
 
 import sys
 

@@ -217,7 +217,7 @@ def test_a_waiting_run_of_a_schedule_survives_the_pausing_of_its_deployment(serv
 
 
 class Hesitant(PrefectClient):
-    """Stands still between looking at a run and writing to it, until it is told to go on."""
+    """Stands still between looking at a run and writing to it, until it is asked to go on."""
 
     def __init__(self, api_url):
         super().__init__(api_url)

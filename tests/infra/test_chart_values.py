@@ -102,7 +102,7 @@ CONTRADICTIONS = [
     pytest.param(
         {"runs": {"namespaces": [{"name": NAMESPACE}]}},
         f"runs.namespaces names {NAMESPACE}, the namespace of the release",
-        id="runs beside the worker",
+        id="runs next to the worker",
     ),
     pytest.param(
         {"runs": {"namespaces": [{"name": "ml"}, {"name": "ml"}]}},

@@ -1,4 +1,4 @@
-"""The checkout as git sees it: what is not tracked does not exist for anybody else."""
+"""The checkout as git sees it: what is not tracked does not exist for other users."""
 
 import shutil
 import subprocess

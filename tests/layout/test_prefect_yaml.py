@@ -100,7 +100,7 @@ def test_the_flow_loads_from_a_fresh_clone(entrypoint, clean_export):
 
 
 def test_flows_on_a_schedule_hold_no_gpu_and_have_a_time_of_their_own():
-    """They run beside the work of others, and one after the other."""
+    """They run next to the work of others, and one after the other."""
     scheduled = [each for each in PACKAGED_DEPLOYMENTS if each.cron is not None]
     assert scheduled
     assert {each.job_variables["gpu_count"] for each in scheduled} == {0}

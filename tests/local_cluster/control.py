@@ -130,7 +130,7 @@ def _ctr(settings: Settings, node: LocalNode, *arguments: str) -> None:
 
 
 def _apiserver_is_ready(settings: Settings, _: LocalNode) -> bool:
-    # It makes its own certificate, without which nobody can be its client.
+    # It makes its own certificate, without which no client can connect.
     certificate = settings.state / "kubernetes" / "apiserver.crt"
     try:
         return certificate.exists() and _answers(settings, "/readyz")

@@ -93,7 +93,7 @@ def find(api: Api, name: str) -> list[str] | None:
 def addresses(slices: list[Json], host: str | None = None) -> list[str] | None:
     """The IPv4 addresses in a Service's EndpointSlices, of all that are ready or of one host name.
 
-    None: there is none, as for a name that nobody has.
+    None: there is none, as for a name that is free.
     """
     found = {
         address

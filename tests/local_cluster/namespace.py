@@ -147,7 +147,7 @@ def _opened(path: str) -> Iterator[int]:
 
 
 def _reap_children() -> None:
-    """Take note of what has ended: a namespace ends only when nobody in it is a zombie."""
+    """Take note of what has ended: a namespace ends only when no process in it is a zombie."""
     for program in _children:
         program.poll()
 

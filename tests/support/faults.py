@@ -1,4 +1,4 @@
-"""Which faults happen, and when: drawn from a seed, so that a story can be told again."""
+"""Which faults happen, and when: drawn from a seed, so that a story can be repeated."""
 
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -18,7 +18,7 @@ _LOOK_S = 1.0
 
 @dataclass
 class Told:
-    """What was told of one pod's output.
+    """What was reported of one pod's output.
 
     Attributes:
         lines: In the order in which they came.
@@ -40,7 +40,7 @@ class Told:
 async def follow_all(
     api: KubernetesApi, output_api: KubernetesApi, namespace: str, pods: Sequence[str]
 ) -> dict[str, Told]:
-    """Follow the output of these pods until each has ended and all of it is told.
+    """Follow the output of these pods until each has ended and all of it is reported.
 
     Args:
         api: Says which pods have ended.

@@ -62,7 +62,7 @@ class FakePrefect:
         return key
 
     async def request(self, method: str, path: str, **_options: Any) -> Any:
-        """The queue, or a change that nobody looks at."""
+        """The queue, or a change that is not read."""
         if method != "POST":
             return SimpleNamespace(json=dict)
         assert path.endswith("get_scheduled_flow_runs")

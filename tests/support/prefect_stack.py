@@ -75,7 +75,7 @@ class _AgainWhereUnavailable(httpx.HTTPTransport):
 
 
 def clean_environment(folder: Path) -> dict[str, str]:
-    """This process's environment without anybody's Prefect or MLflow settings."""
+    """This process's environment without any user's Prefect or MLflow settings."""
     ours = {
         name: value
         for name, value in os.environ.items()

@@ -79,7 +79,7 @@ def faults_of_lives(
     """What is wrong with these lives? Nothing, if all is well.
 
     One attempt may live twice, one life after the other: before 1.26 Kubernetes replaces a pod that
-    somebody deletes, once it is gone, while no worker acts.
+    a user deletes, once it is gone, while no worker acts.
 
     Args:
         lives: Of all runs, in the order in which they started.

@@ -1,4 +1,4 @@
-"""What the API server shows of a namespace's pods while a story is told."""
+"""What the API server shows of a namespace's pods while a story runs."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -130,7 +130,7 @@ def gpus_of(pod: Json) -> int:
 
 
 def waits_for_its_forerunner(pod: Json, unended: Sequence[Json]) -> bool:
-    """Is it on no node yet, and takes the place of a pod of its Job that is told to end?
+    """Is it on no node yet, and takes the place of a pod of its Job that is asked to end?
 
     It holds nothing, and nobody asked for it but Kubernetes before 1.26.
     """

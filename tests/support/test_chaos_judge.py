@@ -81,7 +81,7 @@ OUTAGE = Span(what="server killed", began_s=0.5, ended_s=1.5)
             id="a run whose pool was deleted",
         ),
         pytest.param(
-            [*body(), *body(2, 5)], {"spans": [OUTAGE]}, id="an end that nobody could hear of"
+            [*body(), *body(2, 5)], {"spans": [OUTAGE]}, id="an end that could not be reported"
         ),
         pytest.param(
             [*body(at=4, end="stopped"), *body(2, 9)], {"min_runtime_s": 4.0}, id="stopped in time"
@@ -145,7 +145,7 @@ def test_all_is_well_with(events, facts):
             [*body(end="raised"), *body(2, 5, "raised")],
             {"fate": Fate.FAILS, "failures": 1, "max_failures": 1, "states": FAILED},
             "failed 2 times",
-            id="a failure that nobody charged",
+            id="a failure that was not charged",
         ),
         pytest.param(
             body(),

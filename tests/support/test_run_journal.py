@@ -54,7 +54,7 @@ def test_nothing_is_wrong_with(lines):
 @pytest.mark.parametrize(
     ("lines", "want_fault"),
     [
-        pytest.param([], "r never came to its end", id="a run that nobody ran"),
+        pytest.param([], "r never came to its end", id="a run that did not run"),
         pytest.param(ONE_LIFE[:2], "r never came to its end", id="a run that did not end"),
         pytest.param(
             [*ONE_LIFE, "1.8 begin r 2 pod-b 1", "2.6 end r 2 pod-b 1"],
@@ -119,7 +119,7 @@ def test_a_ledger_that_has_what_happened_is_right():
         pytest.param(
             [INTERRUPTED, closed(2, 1, 2), closed(3, 2, 3)],
             "r, attempt 3 completed and never ran",
-            id="an attempt that nobody saw",
+            id="an attempt that was not observed",
         ),
         pytest.param(
             [INTERRUPTED],

@@ -49,7 +49,7 @@ WAITING = {"phase": "Pending", "node": None}
         pytest.param([pod("x", gpus=2), pod("y", job="b")], 3, id="two runs"),
         pytest.param([pod("x", phase="Succeeded"), pod("y", phase="Failed")], 0, id="both ended"),
         pytest.param([pod("x", **WAITING)], 1, id="one that waits for its node"),
-        pytest.param([pod("x", is_ending=True)], 1, id="one that is told to end still holds"),
+        pytest.param([pod("x", is_ending=True)], 1, id="one that is asked to end still holds"),
         pytest.param(
             [pod("x", is_ending=True), pod("y", **WAITING)], 1, id="another waits in its place"
         ),
@@ -79,7 +79,7 @@ def test_the_fullest_look_is_kept():
     [
         pytest.param([pod("x"), pod("y", job="b")], set(), id="two runs"),
         pytest.param([pod("x"), pod("y")], {"run-a"}, id="two of one Job"),
-        pytest.param([pod("x"), pod("y", is_ending=True)], set(), id="one is told to end"),
+        pytest.param([pod("x"), pod("y", is_ending=True)], set(), id="one is asked to end"),
         pytest.param([pod("x"), pod("y", phase="Failed")], set(), id="one has ended"),
         pytest.param([pod("x"), pod("y", rank=1)], set(), id="two nodes of a gang"),
         pytest.param([pod("x"), pod("y", rank=1, attempt=2)], {"run-a"}, id="two attempts"),

@@ -181,7 +181,7 @@ def test_bad_files(
 def test_the_policy_says_which_cluster_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Beside the manifests, in a ConfigMap among them, or named: the lint follows it."""
+    """Next to the manifests, in a ConfigMap among them, or named: the lint follows it."""
     (tmp_path / "pod.yaml").write_text(MANIFEST.replace("[ALL]", "[]"))
     assert main(["check", str(tmp_path)]) == 1
     template = "version: 1\nkubernetes: {pod_security: template}\n"

@@ -1,4 +1,4 @@
-"""Why did `prefect deploy` refuse? Its last line says it; nobody wants its traceback."""
+"""Why did `prefect deploy` refuse? Its last line says it; no user wants its traceback."""
 
 import pytest
 

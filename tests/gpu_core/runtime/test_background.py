@@ -88,7 +88,7 @@ def test_the_training_goes_on_while_a_save_is_under_way(
         state["weights"] += 1
         state["log"].append("b")
         state["raw"][0] = 0
-        assert report_of(run).checkpoint is None  # not safe yet, and nobody says so
+        assert report_of(run).checkpoint is None  # not safe yet, and it is not reported
         slow_store.is_open.set()
         assert ckpt.wait().key == "3f0c/000001-00000001"
         assert report_of(run).checkpoint == "3f0c/000001-00000001"
@@ -223,7 +223,7 @@ def test_the_save_after_a_notice_is_waited_for(
 def test_a_save_that_does_not_fit_into_the_grace_is_not_begun(
     start_attempt: StartAttempt, slow_store: SlowStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The worker is told that nothing will come, so that it does not wait for it."""
+    """The worker is informed that nothing will come, so that it does not wait for it."""
     run = start_attempt(1)
     clock = Clock()
 

@@ -175,7 +175,7 @@ def test_a_save_is_due_when_the_interval_has_passed(
 
 
 def test_a_notice_makes_a_save_due_at_once_and_once(start_attempt: StartAttempt) -> None:
-    """A run that is told to end saves again, and then goes on until it is ended."""
+    """A run that is asked to end saves again, and then goes on until it is ended."""
     run = start_attempt(1)
     with checkpointing() as ckpt:
         ckpt.save({"step": 1})
@@ -341,7 +341,7 @@ def test_a_run_without_a_store_still_hears_a_notice(start_attempt: StartAttempt)
 def test_a_lost_run_folder_costs_no_checkpoint(
     start_attempt: StartAttempt, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The checkpoint is safe even where the worker cannot be told."""
+    """The checkpoint is safe even where the worker cannot be informed."""
     run = start_attempt(1)
     with checkpointing() as ckpt:
         shutil.rmtree(run.run_dir)

@@ -68,7 +68,7 @@ def restore() -> Any:
 
 
 def plant(store: Path, state: object, *, run: str = "3f0c", key: str | None = None) -> None:
-    """What somebody does who can write to the store: a newer checkpoint with right checksums."""
+    """What an attacker does who can write to the store: a newer checkpoint with right checksums."""
     checkpoint = CheckpointId(1, 99)
     payload_format, payload = Snapshots().take(state)
     payload = Payload(bytes(payload.content))

@@ -98,7 +98,7 @@ class Scheduler:
     [
         pytest.param([RUN], "host:7", True, ["Pending", "host:7"], id="started"),
         pytest.param([RUN], "host:7", False, ["Pending"], id="it is ending already"),
-        pytest.param([], "host:7", True, [], id="somebody else has completed it"),
+        pytest.param([], "host:7", True, [], id="another user has completed it"),
         pytest.param([RUN], NotStarted("no room"), True, ["Pending"], id="not this time"),
         pytest.param([RUN], ValueError("no image"), True, ["Pending", "Crashed"], id="never"),
         pytest.param([RUN], httpx.ConnectError("away"), True, ["Pending"], id="the API is away"),

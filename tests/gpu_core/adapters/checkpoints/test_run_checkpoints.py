@@ -95,7 +95,7 @@ def test_only_the_newest_are_kept(store: CheckpointStore) -> None:
 
 
 def test_an_earlier_attempt_can_no_longer_save(store: CheckpointStore) -> None:
-    """A process that was given up is told so, and changes nothing."""
+    """A process that was given up is informed, and changes nothing."""
     zombie = open_attempt(store, 1)
     save(zombie, b"old")
     current = open_attempt(store, 2)

@@ -137,7 +137,7 @@ def test_a_missing_folder_is_an_error_for_the_writer(tmp_path: Path) -> None:
     "make",
     [
         pytest.param(lambda path: path.mkdir(), id="a folder"),
-        pytest.param(lambda path: os.mkfifo(path), id="a pipe that nobody writes to"),
+        pytest.param(lambda path: os.mkfifo(path), id="a pipe without a writer"),
         pytest.param(lambda path: path.symlink_to("/dev/zero"), id="a device without an end"),
         pytest.param(lambda path: path.symlink_to(path), id="a link to itself"),
         pytest.param(lambda path: path.write_text(" " * 100_000), id="a large file"),

@@ -1,4 +1,4 @@
-"""Files of YAML that nobody can use: one sentence with the line, at once, and never a traceback."""
+"""Files of YAML that cannot be used: one sentence with the line, at once, and never a traceback."""
 
 from pathlib import Path
 

@@ -11,7 +11,7 @@ from tests.support.postgresql import new_database
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
 def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of a database that nobody has used."""
+    """The address of a database that is new."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/folder/ledger.db"
     return new_database(request.getfixturevalue("postgresql"))

@@ -1,4 +1,4 @@
-"""Rows with values that nobody can read: they stop no question, and what they hold stays held."""
+"""Rows with values that cannot be read: they stop no question, and what they hold stays held."""
 
 from datetime import UTC, datetime
 

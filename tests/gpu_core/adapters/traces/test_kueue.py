@@ -87,7 +87,7 @@ RULES = "    reclaimWithinCohort: Any\n    withinClusterQueue: LowerPriority\n"
 @pytest.mark.parametrize(
     ("rules", "want"),
     [
-        pytest.param("\n", None, id="nobody says"),
+        pytest.param("\n", None, id="not stated"),
         pytest.param(RULES, True, id="both"),
         pytest.param("    reclaimWithinCohort: Never\n", False, id="never"),
     ],

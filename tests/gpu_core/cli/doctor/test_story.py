@@ -23,7 +23,7 @@ Doctor = Callable[[str], dict[str, list[Any]]]
 
 @pytest.fixture
 def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A policy with virtual GPUs, and a state folder that nobody has made."""
+    """A policy with virtual GPUs, and a state folder that does not exist."""
     monkeypatch.setenv(f"{SETTING}STATE_DIR", str(tmp_path / "gpu"))
     path = tmp_path / "policy.yaml"
     path.write_text(POLICY)

@@ -66,7 +66,7 @@ def test_a_team_that_works_now_and_then_is_compared_with_its_days_of_work() -> N
 
 
 def new_team(*usd: float, peers: int = 2) -> Judgement:
-    """A team that started a few days ago, beside teams of $40 a day."""
+    """A team that started a few days ago, next to teams of $40 a day."""
     others = {f"peer{n}": [*STEADY[len(usd) :], *[40.0] * len(usd)] for n in range(peers)}
     return judge(new=[*[0.0] * (60 - len(usd)), *usd], **others)["team new"]
 

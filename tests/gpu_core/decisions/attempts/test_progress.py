@@ -44,7 +44,7 @@ FROM_NOWHERE = attempt(2, 5, 9, saved="b", saved_at=8, began_with="x")
             [SAVED, WENT_ON_WITHOUT_A_SAVE], 2, id="the old checkpoint is still the newest"
         ),
         pytest.param([SAVED, STARTED_AGAIN], 1, id="from the beginning once more"),
-        pytest.param([SAVED, FROM_NOWHERE], None, id="a checkpoint that nobody knows"),
+        pytest.param([SAVED, FROM_NOWHERE], None, id="an unknown checkpoint"),
     ],
 )
 def test_saved_is_what_need_not_be_repeated(attempts, hours):
@@ -62,7 +62,7 @@ def done(number, start, end, began_with=None):
         pytest.param([done(1, 0, 4)], 4, id="at one go"),
         pytest.param([LOST, done(2, 5, 9)], 4, id="the second go"),
         pytest.param([SAVED, done(2, 5, 9, "a")], 6, id="in two parts"),
-        pytest.param([SAVED, done(2, 5, 9, "x")], None, id="from a checkpoint that nobody knows"),
+        pytest.param([SAVED, done(2, 5, 9, "x")], None, id="from an unknown checkpoint"),
         pytest.param([LOST], None, id="not complete"),
         pytest.param([attempt(1, 0, None)], None, id="it runs"),
         pytest.param([], None, id="it never ran"),

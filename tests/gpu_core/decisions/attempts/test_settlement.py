@@ -71,7 +71,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             "Preempted",
             "AwaitingRetry",
             "Preempted: for 'urgent'; requeued.",
-            id="a container that ended well when it was told to: it may not be done",
+            id="a container that ended well when it was asked to: it may not be done",
         ),
         pytest.param(
             "RUNNING",
@@ -151,7 +151,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             "Interrupted",
             "AwaitingRetry",
             "Interrupted: a quota refuses it; trying again.",
-            id="a flow whose pod somebody deleted, and a quota refuses another one",
+            id="a flow whose pod a user deleted, and a quota refuses another one",
         ),
         pytest.param(
             "PENDING",
@@ -284,7 +284,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             "Preempted",
             "AwaitingRetry",
             "Preempted: for 'urgent'; requeued.",
-            id="a flow that can never begin, told to end before",
+            id="a flow that can never begin, asked to end before",
         ),
         pytest.param(
             "FAILED",
@@ -359,7 +359,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             "Interrupted",
             "AwaitingRetry",
             "Interrupted: the machine or the worker was gone when its process ended; trying again.",
-            id="nobody saw the end",
+            id="its end was not observed",
         ),
         pytest.param(
             "SCHEDULED",
@@ -431,7 +431,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             "Completed",
             "Completed",
             "Completed.",
-            id="a container is done, and somebody had set its run back meanwhile",
+            id="a container is done, and a user had set its run back meanwhile",
         ),
         pytest.param(
             "SCHEDULED",
@@ -439,7 +439,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             "Preempted",
             "AwaitingRetry",
             "Preempted: for 'urgent'; requeued.",
-            id="a container whose run was set back, that ended when it was told to",
+            id="a container whose run was set back, that ended when it was asked to",
         ),
         pytest.param(
             "SCHEDULED",
@@ -447,7 +447,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             "Interrupted",
             "AwaitingRetry",
             "Interrupted: a signal from outside ended its process; trying again.",
-            id="a container whose run was set back, and nobody saw its end",
+            id="a container whose run was set back, and its end was not observed",
         ),
         pytest.param(
             "SCHEDULED",
@@ -589,7 +589,7 @@ UNBEGUN = {"has_begun": False, "exit_code": 1}
         pytest.param("CRASHED", UNBEGUN, "Postponed", "AwaitingRetry", id="Prefect heard of it"),
         pytest.param("PENDING", UNBEGUN, "Postponed", "Scheduled", id="nor could it tell"),
         pytest.param("PENDING", NEVER_STARTED, "Postponed", "Scheduled", id="not even started"),
-        pytest.param("RUNNING", UNSEEN, "Interrupted", "AwaitingRetry", id="nobody saw its end"),
+        pytest.param("RUNNING", UNSEEN, "Interrupted", "AwaitingRetry", id="an unobserved end"),
     ],
 )
 def test_what_an_outage_ended_is_charged_to_nobody(state, changes, want_reason, want_state):

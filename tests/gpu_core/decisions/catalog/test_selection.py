@@ -1,4 +1,4 @@
-"""Which part of the catalog somebody wants to see."""
+"""Which part of the catalog a user wants to see."""
 
 import pytest
 

@@ -94,7 +94,7 @@ def test_the_parts_of_a_gpu_cost_what_the_gpu_costs(attempts: Sequence[Attempt])
     used = book.usage(at(1))
     assert used.gpu_s_by_budget["hours"] == 3600
     assert used.micro_usd_by_budget["usd"] == PRICE
-    # Usage for fair share decays; an hour of a whole GPU beside it decays in the same way.
+    # Usage for fair share decays; an hour of a whole GPU next to it decays in the same way.
     whole = UsageBook(policy, at(0))
     one = make_attempt(released_at=at(1))
     whole.start(make_run(), replace(one, released_at=None))

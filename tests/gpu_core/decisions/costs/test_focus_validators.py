@@ -27,7 +27,7 @@ DEMANDED = (
     "CommitmentDiscountCategory", "CommitmentDiscountId", "CommitmentDiscountName",
     "CommitmentDiscountStatus", "CommitmentDiscountType", "RegionId", "RegionName",
 )  # fmt: skip
-"""Columns that 1.0 demands of everybody, and 1.2 only of those who have such things."""
+"""Columns that 1.0 demands of all, and 1.2 only of those who have such things."""
 
 
 @pytest.fixture(scope="module")

@@ -104,7 +104,7 @@ def cost(
             0,
             id="six of seven MIG 1g",
         ),
-        pytest.param([held(1), held(2)], 0, 0, 0, id="a full hour beside another one"),
+        pytest.param([held(1), held(2)], 0, 0, 0, id="a full hour next to another one"),
         pytest.param(
             [held(1), held(2), held(3)], 0, 0, 3.670001, id="clocks that overlap by an hour"
         ),

@@ -193,7 +193,7 @@ RULES = [
     pytest.param(
         in_job(podReplacementPolicy="TerminatingOrFailed"),
         ["failure-policy-replacement"],
-        id="a pod beside the one that ends",
+        id="a pod next to the one that ends",
     ),
     pytest.param(
         with_rules({"action": "Ignore", **DISRUPTION}),
@@ -215,7 +215,7 @@ RULES = [
         ["deadline-counts-waiting"],
         id="a deadline that counts the wait",
     ),
-    pytest.param(in_job(ttlSecondsAfterFinished=60), ["kept-too-short"], id="an end nobody sees"),
+    pytest.param(in_job(ttlSecondsAfterFinished=60), ["kept-too-short"], id="an unobserved end"),
     pytest.param(
         in_pod(parallelism=1, completions=1),
         ["misplaced-field", "misplaced-field"],

@@ -55,7 +55,7 @@ def test_the_newest_twenty_runs_count() -> None:
         pytest.param({"end_reason": EndReason.FAILED}, id="failed"),
         pytest.param({"released_at": None, "end_reason": None}, id="still running"),
         pytest.param({"gpu_type": None, "gpu_ids": ()}, id="no GPU"),
-        pytest.param({"gpu_type": "tpu"}, id="a GPU that nobody knows"),
+        pytest.param({"gpu_type": "tpu"}, id="an unknown GPU"),
         pytest.param({"released_at": at(0)}, id="no time"),
         pytest.param(
             {"shares": tuple(NodeShare(node=n, gpu_ids=("0",)) for n in "ab")}, id="two nodes"

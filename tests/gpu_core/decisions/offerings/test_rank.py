@@ -106,14 +106,14 @@ def test_another_policy_of_checkpoints_can_be_given():
             JOB,
             {},
             Reason.UNKNOWN_GPU_TYPE,
-            id="a GPU type that nobody knows",
+            id="an unknown GPU type",
         ),
         pytest.param(
             make_catalog(h100_8x=make_row(), t4_8x=make_row(4.0, None, "a100-40gb", gpu_count=1)),
             JOB,
             {"max_nodes": 8},
             Reason.UNKNOWN_NETWORK,
-            id="several nodes with a network that nobody knows",
+            id="several nodes with an unknown network",
         ),
         pytest.param(
             make_catalog(h100_8x=make_row(), t4_8x=make_row(40.0, None, "a100-80gb")),

@@ -1,4 +1,4 @@
-"""What a run costs beside its machines."""
+"""What a run costs in addition to its machines."""
 
 import pytest
 
@@ -21,9 +21,9 @@ MONTH_S = 2_629_800
     [
         pytest.param(Place(provider="aws", region="us-east-1"), 0, id="in the same region"),
         pytest.param(Place(provider="aws", region="us-west-2"), 2_000_000, id="another region"),
-        pytest.param(Place(provider="cellar", region="here"), None, id="a price that nobody knows"),
+        pytest.param(Place(provider="cellar", region="here"), None, id="an unknown price"),
         pytest.param(Place(provider="other", region="here"), None, id="an unknown provider"),
-        pytest.param(None, 0, id="nobody says where"),
+        pytest.param(None, 0, id="where is not stated"),
     ],
 )
 def test_moving_100_gib(data_at, want_micro_usd):
@@ -42,7 +42,7 @@ def test_data_that_leaves_a_provider_costs_more():
     [
         pytest.param("aws", 100.0, MONTH_S, 2_300_000, id="a month"),
         pytest.param("aws", 100.0, MONTH_S / 30, 76_667, id="a day"),
-        pytest.param("cellar", 100.0, MONTH_S, None, id="a price that nobody knows"),
+        pytest.param("cellar", 100.0, MONTH_S, None, id="an unknown price"),
         pytest.param("other", 0.0, MONTH_S, 0, id="nothing to keep"),
     ],
 )

@@ -168,7 +168,7 @@ def test_a_gang_gets_all_or_nothing():
             (make_node(gpu_memory_gib=None),),
             "Needs GPUs with 1 GiB: the memory of those here is not known.",
             "Ask for less gpu_memory_gib",
-            id="memory that nobody knows",
+            id="unknown memory",
         ),
         pytest.param(
             make_workload(),

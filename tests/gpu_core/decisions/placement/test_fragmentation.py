@@ -207,7 +207,7 @@ def test_a_gang_goes_where_all_of_it_loses_least():
 
 
 def test_mig_instances_go_by_best_fit():
-    """Beside the instance that is there, whatever is expected."""
+    """Next to the instance that is there, whatever is expected."""
     nodes = [node(name, gpu_type="h200", is_shareable=False, is_mig=True) for name in ("n1", "n2")]
     cluster, small = room_for(nodes, {whole(): 1}), Shape(mig_profile="1g.18gb")
     cluster.allocate(small, cluster.find(small, allows=lambda name: name == "n2"))
@@ -226,7 +226,7 @@ def test_given_back_is_as_never_taken():
 @pytest.mark.parametrize(
     ("counts", "want"),
     [
-        pytest.param({whole(): 0}, {}, id="what nobody asks for"),
+        pytest.param({whole(): 0}, {}, id="what no run asks for"),
         pytest.param({whole(): 3, WIDE: 7}, {whole(): 3, WIDE: 6}, id="two binary digits"),
         pytest.param({whole(): 1023}, {whole(): 768}, id="of large numbers too"),
     ],

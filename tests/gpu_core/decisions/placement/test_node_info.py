@@ -53,7 +53,9 @@ def test_parts_of_gpus(shapes, want_gpus):
         pytest.param({"is_shareable": True}, Shape(), True, id="one that shares if asked to"),
         pytest.param(REPLICAS, Shape(), False, id="a whole GPU where there are replicas only"),
         pytest.param(REPLICAS, part(500), True, id="a part where there are replicas only"),
-        pytest.param(REPLICAS, Shape(gpu_count=0, cpu_milli=9), True, id="no GPU beside replicas"),
+        pytest.param(
+            REPLICAS, Shape(gpu_count=0, cpu_milli=9), True, id="no GPU, on a node with replicas"
+        ),
         pytest.param({}, Shape(cpu_milli=10**9), True, id="CPU that is not counted"),
         pytest.param({"cpu_milli": 999}, Shape(cpu_milli=1000), False, id="too little CPU"),
         pytest.param({"memory_mib": 10}, Shape(memory_mib=10), True, id="just enough memory"),
@@ -86,7 +88,7 @@ def test_which_nodes_hold_what(node, shape, fits):
 
 
 def test_what_needs_no_gpu_goes_where_no_gpu_is_free():
-    """CPU beside free GPUs is kept for who wants both."""
+    """CPU of free GPUs is kept for runs that want both."""
     shape = Shape(gpu_count=0, cpu_milli=3000)
     node_info = ClusterInfo([make_node("a", 1, cpu_milli=4000), make_node("b", 0, cpu_milli=4000)])
     first = node_info.find(shape)

@@ -69,7 +69,7 @@ SHARED, MIG = {"is_shareable": True}, {"is_mig": True}
             SHARED,
             [(HALF, share(milli=500)), (Shape(gpu_count=2), share("0 1"))],
             {Shape(gpu_share_milli=1): False},
-            id="a whole one that somebody has a part of",
+            id="a whole one that another run has a part of",
         ),
         pytest.param(
             MIG,
@@ -170,7 +170,7 @@ def test_what_is_left_depends_on_who_holds_what_alone(node, held, data):
 
 @given(NODES, st.lists(HELD, max_size=6), st.sampled_from(PROBES))
 def test_nobody_gets_what_another_holds(node, held, shape):
-    """What is found beside the holders, whatever they hold, can be taken from what is free."""
+    """What is found next to the holders, whatever they hold, can be taken from what is free."""
     cluster = ClusterInfo([node])
     for wanted, part in held:
         cluster.observe(wanted, placed(part))

@@ -40,7 +40,7 @@ def test_the_policy_that_is_shipped_spells_out_the_defaults():
     ("gpu_type", "capacity_type", "want_micro_usd"),
     [
         pytest.param("a100-80gb", "on-demand", 3_670_000, id="a listed price"),
-        pytest.param("t4", "spot", 0, id="free because somebody said so"),
+        pytest.param("t4", "spot", 0, id="free because a user said so"),
         pytest.param("a100-80gb", "reserved", None, id="null is unpriced"),
         pytest.param("a100-80gb", "spot", None, id="a capacity type that is not listed"),
         pytest.param("h100-80gb", "on-demand", None, id="a GPU type that is not listed"),
@@ -59,7 +59,7 @@ def test_price(gpu_type, capacity_type, want_micro_usd):
     [
         pytest.param("critical", 1_000_000, id="a listed queue"),
         pytest.param("default", 1_000, id="Prefect's own queue"),
-        pytest.param("urgent", None, id="a queue that nobody listed"),
+        pytest.param("urgent", None, id="a queue that is not listed"),
     ],
 )
 def test_priority_of_queue(queue, want_points):
@@ -168,7 +168,7 @@ def test_priority_of_queue(queue, want_points):
             "policy: ordering.starvation_after is shorter than an ordinary wait, so that every run "
             "starves and the keys do not count (got '5 s'); allowed: at least 60 s, and no less "
             "than preemption.grace_period",
-            id="everybody starves",
+            id="all runs starve",
         ),
         pytest.param(
             {"version": 1, "limits": {"max_gpus_per_run": 8, "max_gpus_per_user": 4}},

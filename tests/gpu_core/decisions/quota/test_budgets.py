@@ -325,7 +325,7 @@ def test_periods_follow_each_other_without_gaps(period, moment_s, zone):
             ["budgets.0.of has no meaning with scope pool (got 'vision')"],
             id="a part of the pool",
         ),
-        pytest.param({"of": None}, ["budgets.0.of is missing; allowed: a team"], id="nobody's"),
+        pytest.param({"of": None}, ["budgets.0.of is missing; allowed: a team"], id="of no team"),
         pytest.param(
             {"scope": "deployment", "of": None},
             ["budgets.0.of is missing; allowed: a deployment"],

@@ -98,7 +98,7 @@ def messages(data):
                 "quotas.teams.vision.nominal_quota does not say what holds for a100-80gb (got 'a "
                 "number for *, while a100-80gb is counted by itself'); add a100-80gb"
             ],
-            id="a wide key beside somebody's narrower one",
+            id="a wide key next to somebody's narrower one",
         ),
         pytest.param(
             {"teams": {"vision": {"lending_limit": {"a100-80bg": 4}}, "b": {"nominal_quota": {}}}},
@@ -106,7 +106,7 @@ def messages(data):
                 "quotas.teams.vision.lending_limit.a100-80bg is a flavor that no nominal_quota or "
                 "borrowing_limit names; allowed: *"
             ],
-            id="a limit of a flavor that nobody has quota of",
+            id="a limit of a flavor that is free quota of",
         ),
         pytest.param(
             {"strategy": "static", "teams": {"vision": {"borrowing_limit": {"*": 1}}}},

@@ -207,7 +207,7 @@ def test_everything_given():
             {"work": "make coffee"},
             "work names no model, size or task (got 'make coffee'); allowed: words with a model "
             "and a method, such as 'fine-tune a 7B model with LoRA'",
-            id="work that nobody understands",
+            id="work that is not understood",
         ),
         pytest.param({"team": ""}, "team is empty", id="an empty name"),
     ],
@@ -220,7 +220,7 @@ def test_one_mistake(variables, want_message):
 
 
 def test_several_mistakes_are_listed_at_once():
-    """An unknown name and a wrong value are told together."""
+    """An unknown name and a wrong value are reported together."""
     with pytest.raises(InvalidInputs) as error:
         request(gpus=2, nodes=0)
     assert [e.field for e in error.value.errors] == ["gpus", "nodes"]
@@ -328,7 +328,7 @@ def test_the_policy_fills_what_the_run_leaves_open():
 
 
 def test_a_longer_duration_than_the_policy_allows():
-    """The policy's bound is a bound for everybody."""
+    """The policy's bound is a bound for all."""
     policy = make_policy(limits={"max_duration": "2h"})
     with pytest.raises(InvalidInput, match=r"^max_duration is over .*'3h 00m'.*at most 2h 00m"):
         run_limits(request(max_duration="3h"), policy)

@@ -1,4 +1,4 @@
-"""What a run is told about itself survives the environment."""
+"""What a run knows about itself survives the environment."""
 
 from datetime import UTC, datetime
 

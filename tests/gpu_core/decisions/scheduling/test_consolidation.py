@@ -86,7 +86,7 @@ def test_who_moves(changes):
         pytest.param({"nodes": NODES[:1], "others": ()}, id="it has no other place"),
         pytest.param(
             {"others": (*OTHERS, replace(runs("leaver", {"c": "2"}), is_draining=True))},
-            id="somebody is leaving",
+            id="one is leaving",
         ),
         pytest.param(
             {

@@ -351,7 +351,7 @@ PROTECTED = replace(FULL, workload=replace(FULL.workload, min_runtime_s=9_999))
             make_policy(),
             Reason.RESERVED_AHEAD,
             Reason.STARTING,
-            id="nobody is ahead of the one that would run too long",
+            id="no run is ahead of the one that would run too long",
         ),
         pytest.param(
             make_snapshot((ONE_NODE,), (FULL,), (make_workload("w"),)),
@@ -365,7 +365,7 @@ PROTECTED = replace(FULL, workload=replace(FULL.workload, min_runtime_s=9_999))
             make_policy(),
             Reason.BEHIND_OTHERS,
             Reason.WAITING_FOR_GPUS,
-            id="nobody is ahead of the one that wants what is in use",
+            id="no run is ahead of the one that wants what is in use",
         ),
     ],
 )

@@ -220,7 +220,7 @@ class TestBackfill:
         [
             pytest.param({"run_time": lasting(1_000)}, ["small"], id="ends just in time"),
             pytest.param({"run_time": lasting(1_001)}, [], id="a second too long"),
-            pytest.param({}, [], id="nobody knows how long"),
+            pytest.param({}, [], id="it is unknown how long"),
             pytest.param({"expected_duration_s": 900}, ["small"], id="its owner said"),
         ],
     )

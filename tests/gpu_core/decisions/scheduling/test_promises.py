@@ -1,4 +1,4 @@
-"""Explanations that come true: when a run is told to start, and for what it waits."""
+"""Explanations that come true: when a run is asked to start, and for what it waits."""
 
 import os
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How many runs may wait, and for how long: which are refused, and what they are told."""
+"""How many runs may wait, and for how long: which are refused, and what they are asked."""
 
 from datetime import timedelta
 

@@ -329,7 +329,7 @@ def test_time_and_gpus_are_conserved(
     restart_s: float,
     grace_s: float,
 ) -> None:
-    """GPUs are never held twice, nobody is faster than its duration, and no work is left out."""
+    """GPUs are never held twice, no run is faster than its duration, and no work is left out."""
     options = {"restart_s": restart_s, "grace_s": grace_s, "usage_half_life_s": 3600.0}
     run_times = TrueRunTimes()
 

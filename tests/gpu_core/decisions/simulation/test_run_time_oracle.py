@@ -1,4 +1,4 @@
-"""What the scheduler is told of run times."""
+"""What the scheduler is informed of run times."""
 
 from gpu_core.decisions.policy.run_times import RunTimePolicy
 from gpu_core.decisions.simulation.run_time_oracle import (

@@ -99,7 +99,7 @@ def test_without_a_deadline_too_on_demand_is_left_for_spot_that_has_proved_itsel
 
 
 def test_a_run_of_unknown_length_is_taken_to_go_on_for_as_long_as_it_has():
-    """An hour saves more than a changeover costs; of a minute nobody knows."""
+    """An hour saves more than a changeover costs; of a minute nothing is known."""
     allocation = running(due_h=None)
     unknown = replace(allocation, workload=replace(allocation.workload, run_time=None))
     assert decide(unknown).rule is Rule.SPOT_PROVEN
@@ -156,7 +156,7 @@ def test_on_demand_that_would_overspend_is_left_for_spot(due_h, world):
     [
         pytest.param(548, {}, id="on-demand is paid for"),
         pytest.param(230, {}, id="not even spot is"),
-        pytest.param(240, {"others": "spot is taken"}, id="nobody gives way only to wait"),
+        pytest.param(240, {"others": "spot is taken"}, id="no run is moved only to wait"),
         pytest.param(240, {"capacity": {"at_budget": "continue"}}, id="it may overspend"),
     ],
 )

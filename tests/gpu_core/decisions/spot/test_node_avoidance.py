@@ -78,7 +78,7 @@ def spot(number, ended_min_ago, **fields):
         ),
         pytest.param([spot(1, 1, zone="z2")], {"spot-3"}, id="only in the zone that failed"),
         pytest.param([spot(1, 1, gpu_type="t4")], {"spot-t4"}, id="only the type that failed"),
-        pytest.param([spot(1, 1, zone=None)], set(), id="a zone that nobody knew is none of these"),
+        pytest.param([spot(1, 1, zone=None)], set(), id="an unknown zone is none of these"),
         pytest.param(
             [ended(1, 1, node="new/big/0")],
             {"new/big/0", "new/big/1"},

@@ -57,7 +57,7 @@ EXCUSED = {"reason": CUT, "settlement": {"excused_at": at(2).isoformat()}}
         ),
         pytest.param([stay(0, 2, CUT, capacity_type="on-demand")], None, id="on-demand"),
         pytest.param([stay(0, 2, CUT, node="new/big/0")], None, id="a node that never came"),
-        pytest.param([stay(0, 2, CUT, node=UNKNOWN_NODE)], None, id="a node that nobody knows"),
+        pytest.param([stay(0, 2, CUT, node=UNKNOWN_NODE)], None, id="an unknown node"),
         pytest.param([stay(0, 2, gpu_type=None)], None, id="no GPU"),
         pytest.param([stay(0, -1, CUT)], [(0, True)], id="clocks that differ"),
     ],
@@ -111,7 +111,7 @@ def test_several_types_are_one_past():
 
 
 def test_the_stays_of_machines_in_their_zones():
-    """Where nobody said in which zone, there is none."""
+    """Where the zone is not stated, there is none."""
     attempts = [
         stay(0, 2, CUT, zone="a"),
         stay(0, 1, node="s2", zone="b"),

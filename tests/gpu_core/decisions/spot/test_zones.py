@@ -83,7 +83,7 @@ def test_without_zones_there_is_nothing_to_choose() -> None:
 
 
 def test_time_that_nothing_ended_counts_and_is_no_failure() -> None:
-    """Ten hours in `b` and going on, beside a life of two in `a`; a job of a minute says little."""
+    """Ten hours in `b`, not ended, and a life of two in `a`; a job of a minute says little."""
     alive = replace(stay("b", 600, 0), was_interrupted=False)
     short = replace(stay("c", 1, 0), was_interrupted=False)
     choice = choose([stay("a", 120, 600), alive, short])

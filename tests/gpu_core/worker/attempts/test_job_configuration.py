@@ -58,7 +58,7 @@ def test_it_is_what_prefect_would_make(worker, of_deployment, of_run):
         base_job_template=worker.get_default_base_job_template(),
         default_queue_id=ID,
     )
-    # With an image nobody looks for the one that suits this commit of Prefect.
+    # With an image nothing searches for the one that suits this commit of Prefect.
     image = {"image": "busybox"} if worker is GpuKubernetesWorker else {}
     source = None if of_deployment is None else deployment({**image, **of_deployment})
     run = FlowRun(id=ID, flow_id=FLOW.id, name="run", job_variables=of_run or image)

@@ -97,7 +97,7 @@ class Nothing:
 def test_what_another_worker_opens_late_is_taken_over_a_minute_after_it_is_seen(
     tmp_path, monkeypatch, ours, theirs, want_adopted, want_open
 ):
-    """It had lost its lease during a cycle; nobody else would end its attempt."""
+    """It had lost its lease during a cycle; no other would end its attempt."""
     now_s = 1_000.0
     monkeypatch.setattr(anyio, "current_time", lambda: now_s)
     runs = {"x": str(uuid4())}

@@ -25,7 +25,7 @@ IN_ZONE_A = {ZONE_LABEL: "zone-a"}
 
 
 def test_an_attempt_stays_known_when_the_ledger_fails_while_it_is_written_down(tmp_path):
-    """Nobody can tell whether the record arrived, so it has to be withdrawn, not forgotten."""
+    """Ambiguous whether the record arrived, so it has to be withdrawn, not forgotten."""
     run = FlowRun(id=uuid4(), flow_id=uuid4())
     placement = Placement(
         gpu_type="a10g", capacity_type="on-demand", shares=(NodeShare(node="n", gpu_ids=("0",)),)
@@ -55,7 +55,7 @@ def test_an_attempt_stays_known_when_the_ledger_fails_while_it_is_written_down(t
 
 
 def test_an_attempt_whose_node_comes_holds_and_costs_from_then_on(tmp_path):
-    """While it waits nobody pays for it; a new worker finds it where it is."""
+    """While it waits it costs nothing; a new worker finds it where it is."""
     run = FlowRun(id=uuid4(), flow_id=uuid4())
     key, came_at = str(run.id), NOW + timedelta(minutes=7)
 

@@ -203,7 +203,7 @@ class _Later(datetime):
     ],
 )
 def test_a_run_that_cannot_be_taken_over_keeps_its_gpus(tmp_path, monkeypatch, owner, name, error):
-    """The next worker begins all the same, and gives its GPUs to nobody."""
+    """The next worker begins all the same, and gives its GPUs to no run."""
     fault = Fault(monkeypatch, error)
     prefect = FakePrefect()
     prefect.submit(1, {})
@@ -278,8 +278,8 @@ def test_nobody_gets_gpus_of_a_node_on_which_a_damaged_record_holds_some(tmp_pat
 @pytest.mark.parametrize(
     ("error", "want"),
     [
-        pytest.param(httpx.ConnectError("refused"), True, id="nobody answers"),
-        pytest.param(httpx.ReadTimeout("late"), True, id="nobody answers in time"),
+        pytest.param(httpx.ConnectError("refused"), True, id="no answer"),
+        pytest.param(httpx.ReadTimeout("late"), True, id="no answer in time"),
         pytest.param(refused_request(503), True, id="the server is busy"),
         pytest.param(refused_request(401), False, id="an account that may not read one run"),
         pytest.param(refused_request(403), False, id="a proxy that refuses one run's text"),
@@ -341,7 +341,7 @@ def test_a_run_that_fails_again_and_again_is_tried_less_and_less_often(caplog):
 
 
 def test_an_error_is_shown_without_secrets():
-    """It stands on the page of a run, which everybody reads."""
+    """It stands on the page of a run, which all users read."""
     faults = RunFaults(lambda text: text.replace("pa55word", "***"))
     with faults.contained("run", "run", "read", NOON):
         raise ValueError("postgresql://worker:pa55word@host/ledger")

@@ -89,7 +89,7 @@ def test_the_start_protects_for_as_long_as_the_policy_says():
     "running",
     [
         pytest.param(starting(started_at=None), id="nothing was started"),
-        pytest.param(starting(drain_requested_at=NOW), id="it was told to end"),
+        pytest.param(starting(drain_requested_at=NOW), id="it was asked to end"),
     ],
 )
 def test_nothing_is_asked_of(running):
@@ -118,8 +118,8 @@ def test_the_server_is_asked_once_a_second_at_most():
     ("running", "pending", "is_soon"),
     [
         pytest.param(starting(1), [2], True, id="a more urgent one waits"),
-        pytest.param(starting(2), [1, 2], False, id="nobody is more urgent"),
-        pytest.param(starting(1), [], False, id="nobody waits"),
+        pytest.param(starting(2), [1, 2], False, id="no run is more urgent"),
+        pytest.param(starting(1), [], False, id="no run waits"),
         pytest.param(starting(1, is_preemptible=False), [2], False, id="it is no victim"),
     ],
 )

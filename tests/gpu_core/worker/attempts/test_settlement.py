@@ -82,7 +82,7 @@ def flow_run(state):
     ],
 )
 def test_a_remembered_decision_stands_unless_the_run_is_over(tmp_path, state_then, want_next_state):
-    """Prefect could not be told for a while: what people did meanwhile counts."""
+    """Prefect could not be informed for a while: what people did meanwhile counts."""
     running = preempted(tmp_path)
     first = decide(running, flow_run(Running()), None, (), NOW)
     assert first.settlement.next_state == "AwaitingRetry"
@@ -104,7 +104,7 @@ def test_a_remembered_decision_that_is_damaged_is_made_anew(tmp_path, damage):
 
 
 def undisturbed(run_dir):
-    """An attempt that nobody told to end."""
+    """An attempt that was not asked to end."""
     running = preempted(run_dir)
     running.attempt = replace(running.attempt, drain_requested_at=None, drain_reason=None)
     return running
@@ -121,7 +121,7 @@ UNLOADABLE = ("Traceback:", "ModuleNotFoundError: No module named 'train'")
         pytest.param(Running(), Exit(exit_code=1), True, id="it died under the flow"),
         pytest.param(Completed(), Exit(exit_code=0), False, id="all is well"),
         pytest.param(Failed(), Exit(exit_code=0), False, id="the flow says why it failed"),
-        pytest.param(Crashed(), None, False, id="nobody saw it end"),
+        pytest.param(Crashed(), None, False, id="its end was not observed"),
         pytest.param(
             Running(), Exit(exit_code=137, is_interruption=True), False, id="a node was lost"
         ),
@@ -417,7 +417,7 @@ ENDED = Exit(exit_code=1, ended_at=NOW)
         pytest.param(
             ENDED, {}, "Prefect's API was unavailable", id="a process, or a pod with Prefect"
         ),
-        pytest.param(None, {}, "Prefect's API was unavailable", id="nobody saw it end"),
+        pytest.param(None, {}, "Prefect's API was unavailable", id="its end was not observed"),
         pytest.param(replace(ENDED, is_flow=False), {}, None, id="a container needs no API"),
         pytest.param(None, {"started_at": None}, None, id="nothing ran"),
     ],
@@ -540,7 +540,7 @@ def test_the_state_that_follows_an_end_is_read_again_only_where_it_is_not_known(
         pytest.param("ml:job", True, 1, id="noted"),
         pytest.param("ml:job", False, 1, id="noted by an earlier worker"),
         pytest.param(None, True, 1, id="the note may come after the run was read"),
-        pytest.param(None, False, 0, id="it ended before anybody noted it"),
+        pytest.param(None, False, 0, id="it ended it was noted"),
     ],
 )
 def test_the_note_of_what_runs_it_is_cleared_where_there_may_be_one(

@@ -40,7 +40,7 @@ from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.watch.outages import OutageWatch
 
 RUN = "11111111-1111-1111-1111-111111111111"
-# A run id no other test machine process carries; the launcher's number is one that nobody has.
+# A run id no other test machine process carries; the launcher's number is one that is free.
 NO_PID = 2**22 + 1
 
 
@@ -118,7 +118,7 @@ def while_the_api_is_away(tmp_path, ledger, running, act):
 
 
 def test_gpus_are_free_only_when_the_last_process_has_ended(tmp_path, ledger, running, orphan):
-    """An orphan of the launcher holds its GPUs; nobody else may get them before it is killed."""
+    """An orphan of the launcher holds its GPUs; no other may get them before it is killed."""
 
     async def act(settler, woken):
         settler.find_ended(set())
@@ -166,7 +166,7 @@ def terminator_of(settler):
 
 
 def test_an_attempt_that_can_never_start_is_refused_once(tmp_path, ledger, running, monkeypatch):
-    """Such as one whose image does not exist: it is settled, not told to end and tried again."""
+    """Such as one whose image does not exist: it is settled, not asked to end and tried again."""
     trouble = TerminationRequest(reason=EndReason.REFUSED, message="Image 'x' does not exist.")
     monkeypatch.setattr(ProcessInfrastructure, "trouble", lambda *_: trouble)
 

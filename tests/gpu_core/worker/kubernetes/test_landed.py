@@ -188,7 +188,7 @@ def test_gpus_are_held_from_when_the_pod_is_bound_where_it_was_planned():
 
 
 def test_where_it_was_is_known_when_its_pod_is_gone():
-    """It may end, and somebody may delete its pod, before anybody looks."""
+    """It may end, and a user may delete its pod, it is read."""
     pod = a_pod("a", 0, "nvidia-b")
     infrastructure = a_cluster(KUEUE, pod)
     infrastructure._view._pod_changed(pod, None)
@@ -355,7 +355,7 @@ def in_job(pod, job):
         pytest.param(
             *(KUEUE, ["nvidia-a: 0"], []),
             (["unknown: 0"], "unknown", None),
-            id="nobody saw its pod",
+            id="its pod was not observed",
         ),
         pytest.param(
             *(KUEUE, ["nvidia-a: 0", "nvidia-b: 0"], [a_pod("a", 0, None), a_pod("a", 1, "tesla")]),

@@ -72,7 +72,7 @@ def whole_second(at):
 
 
 class PlacedByOthers(RuleBasedStateMachine):
-    """A worker admits, somebody else binds, pods end, nodes go and come back, workers take over,
+    """A worker admits, another user binds, pods end, nodes go and come back, workers take over,
     and the worker looks whenever it does."""
 
     def __init__(self):
@@ -193,7 +193,7 @@ class PlacedByOthers(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def give_up(self, data):
-        """Somebody deletes the Job of an attempt of which a pod still waits."""
+        """A user deletes the Job of an attempt of which a pod still waits."""
         waiting = [truth for truth in self.open if not truth.is_bound and truth.ended_at is None]
         if waiting:
             truth = data.draw(st.sampled_from(waiting))

@@ -19,7 +19,7 @@ IDS = [str(UUID(int=number)) for number in (11, 12, 13)]
 
 
 class Server:
-    """Has three runs in line, the last of which asks for what nobody can read."""
+    """Has three runs in line, the last of which asks for what cannot be read."""
 
     async def request(self, _method, _path, **_options):
         return SimpleNamespace(json=lambda: [self._response(flow_run_id) for flow_run_id in IDS])
@@ -47,7 +47,7 @@ def reader_of(server, turn=None):
 @pytest.mark.parametrize(
     ("held", "want_read", "want_refused"),
     [
-        pytest.param((), IDS[:2], IDS[2:], id="nobody has an attempt"),
+        pytest.param((), IDS[:2], IDS[2:], id="no run has an attempt"),
         pytest.param(IDS[:1], IDS[1:2], IDS[2:], id="one is being started"),
         pytest.param(IDS, [], [], id="all are"),
     ],

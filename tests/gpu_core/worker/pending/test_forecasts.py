@@ -96,7 +96,7 @@ def test_what_was_learned_outlives_the_worker(tmp_path):
 
 
 def test_nothing_is_written_where_nothing_was_learned(tmp_path):
-    """A cycle in which nobody starts costs no write."""
+    """A cycle in which no run starts costs no write."""
     looking(tmp_path / "f.json").save()
     assert not (tmp_path / "f.json").exists()
 

@@ -1,4 +1,4 @@
-"""When a run that waits is told so again."""
+"""When a run that waits is informed again."""
 
 import json
 from datetime import timedelta

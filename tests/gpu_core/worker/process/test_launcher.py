@@ -224,7 +224,7 @@ def test_a_command_that_cannot_be_started(
 
 
 def test_a_killed_launcher_records_nothing(start: Start, tmp_path: Path) -> None:
-    """Nobody saw the end, so nothing is claimed about it; the command lives on and is no zombie."""
+    """Its end was not observed, so nothing is recorded; the command runs on and is no zombie."""
     process = start(*python("import os; print(os.getpid(), flush=True)\n" + PATIENT))
     command = psutil.Process(int(first_line(process)))
     assert first_line(process) == "ready\n"

@@ -20,7 +20,7 @@ from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.connections import read_connections
 from tests.support.mlflow_listener import mlflow_listener
 
-PASSWORD = "canary-1"  # noqa: S105 - nobody's
+PASSWORD = "canary-1"  # noqa: S105 - not a real one
 IN_CLEAR = {"tracking_uri": f"http://ada:{PASSWORD}@mlflow:5000"}
 IN_FIELDS = {"tracking_uri": "http://mlflow:5000", "username": "ada", "password": PASSWORD}
 

@@ -32,7 +32,7 @@ class Source:
 
 
 class Down:
-    """A ledger that is down until it is told otherwise."""
+    """A ledger that is down until it is it is changed."""
 
     def __init__(self, ledger):
         self.ledger, self.is_down, self.asked = ledger, True, 0

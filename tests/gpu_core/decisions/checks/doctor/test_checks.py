@@ -422,7 +422,7 @@ STALE = NOW - timedelta(seconds=75)
         pytest.param(
             [a_lease(), a_lease(namespace="b", holder="w-2", renewed_at=STALE)],
             [("ok", "w-1 acts")],
-            id="an old one beside it",
+            id="an old one next to it",
         ),
         pytest.param(
             [a_lease(), a_lease(name="gpu-pool-b", holder="w-2")],

@@ -39,7 +39,7 @@ def wanting(*gpu_types, capacity_types=(), gpus=1, **shape):
 
 
 def test_nodes_of_one_zone_are_asked_for_by_its_label():
-    """Beside what the run itself asks for."""
+    """In addition to what the run itself asks for."""
     zone = ("topology.kubernetes.io/zone", "z")
     place = Wanted(gpu_types=("t4",), node_labels=(zone,))
     launch = make_launch(1, place=place, shape={"node_labels": (("disk", "fast"), zone)})
@@ -294,7 +294,7 @@ def own_pods_kept_away(job):
 @pytest.mark.parametrize("version", ["1.20", "1.25"])
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_where_pods_are_replaced_too_early_a_job_has_one_at_a_time(version, nodes):
-    """Also the Jobs of a gang, each for its own node, and beside what the platform team says."""
+    """Also the Jobs of a gang, each for its own node, also with rules of the platform team."""
     theirs = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "zone"}
     manifest = template(affinity={"podAntiAffinity": {REQUIRED: [theirs]}})
     launch = make_launch(8, nodes=nodes, variables={"container_command": "torchrun train.py"})

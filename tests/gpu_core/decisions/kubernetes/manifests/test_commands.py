@@ -1,4 +1,4 @@
-"""Whose command it is: the flow's engine, a container, or nobody can tell."""
+"""Whose command it is: the flow's engine, a container, or ambiguous."""
 
 import pytest
 

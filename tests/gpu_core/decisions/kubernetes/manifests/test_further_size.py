@@ -43,7 +43,7 @@ def total_of(spec, main=0, own=(1000, 1024)):
         pytest.param(
             {"containers": [MAIN], "initContainers": [container("1", "1Gi", restarts=True)]},
             (2000, 2048),
-            id="a restartable init container runs beside",
+            id="a restartable init container runs as well",
         ),
         pytest.param(
             {
@@ -51,7 +51,7 @@ def total_of(spec, main=0, own=(1000, 1024)):
                 "initContainers": [container("1", "1Gi", restarts=True), container("3", "3Gi")],
             },
             (4000, 4096),
-            id="an init container beside a restartable one",
+            id="an init container next to a restartable one",
         ),
         pytest.param(
             {"containers": [MAIN], "overhead": {"cpu": "250m", "memory": "120Mi"}},

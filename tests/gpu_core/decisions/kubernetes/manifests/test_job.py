@@ -203,7 +203,7 @@ def test_kubernetes_retries_nothing():
 
 
 def test_the_notice_reaches_the_run():
-    """An annotation of the pod appears in the file that the run is told of."""
+    """An annotation of the pod appears in the file that the run is informed of."""
     job = build().jobs[0]
     assert env_of(job)["PREFECT_GPU_NOTICE_FILE"] == "/var/run/prefect-gpu/notice/notice.json"
     mounts = {mount["mountPath"]: mount["name"] for mount in container_of(job)["volumeMounts"]}
@@ -240,7 +240,7 @@ def test_the_longest_duration_counts_from_the_start_of_the_pod():
         pytest.param("gke", "spot", 35, id="Google warns for less than Prefect takes"),
         pytest.param("aks", "spot", 35, id="and so does Azure"),
         pytest.param("karpenter", "on-demand", 120, id="a node that stays"),
-        pytest.param("fixed", "spot", 120, id="a cloud that nobody named"),
+        pytest.param("fixed", "spot", 120, id="a cloud that is not named"),
     ],
 )
 def test_termination_grace(provisioner, capacity_type, want_s):
@@ -480,7 +480,7 @@ def test_a_run_is_told_how_its_pod_ends(capacity_type, stated_s, want_grace_s, w
         pytest.param("aks", "spot", 600, 35, "30", id="AKS leaves 30 s"),
         pytest.param("gke", "on-demand", 600, 600, "600", id="a node that stays"),
         pytest.param("gke", None, 600, 35, "15", id="a node that may be on spot"),
-        pytest.param("fixed", "spot", 600, 600, "600", id="a cloud that nobody named"),
+        pytest.param("fixed", "spot", 600, 600, "600", id="a cloud that is not named"),
     ],
 )
 def test_a_run_is_told_what_the_provider_leaves(

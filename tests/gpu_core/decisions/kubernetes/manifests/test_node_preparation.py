@@ -65,7 +65,7 @@ def a_test(hours_ago, is_passed=True, detail=None):
         ),
         pytest.param(
             node_object(**{PREFLIGHT_ANNOTATION: "yes"}), "not been tested yet", True,
-            id="a note that nobody can read",
+            id="a note that cannot be read",
         ),
     ],
 )  # fmt: skip

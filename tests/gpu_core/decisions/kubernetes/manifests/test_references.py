@@ -253,7 +253,7 @@ def container(**fields):
         pytest.param(
             pod(volumes=[{"name": "v", "ofTheFuture": {}}]),
             {(Referred.POD_FIELD, "ofTheFuture")},
-            id="a source that nobody knows",
+            id="an unknown source",
         ),
         pytest.param(
             pod(volumes=[{"name": "v", "emptyDir": {}}, {"name": "w", "downwardAPI": {}}]),

@@ -26,7 +26,7 @@ def size(shape, variables=None, gpu_type="a100-80gb", **policy):
     [
         pytest.param(Shape(gpu_count=2), {}, "a100-80gb", 20_000, 200, id="the policy's, by GPU"),
         pytest.param(Shape(gpu_count=2), {}, "h200", 4_000, 16, id="a type that is not listed"),
-        pytest.param(Shape(gpu_count=1), {}, None, 2_000, 8, id="a type that nobody knows yet"),
+        pytest.param(Shape(gpu_count=1), {}, None, 2_000, 8, id="an unknown type"),
         pytest.param(Shape(gpu_count=0), {}, "a100-80gb", 2_000, 8, id="no GPU"),
         pytest.param(
             Shape(gpu_count=4),

@@ -87,14 +87,14 @@ def test_the_machine_below_a_node_is_all_of_it() -> None:
             "geforce-rtx-4090",
             24,
             "on-demand",
-            id="a product that nobody listed",
+            id="a product that is not listed",
         ),
         pytest.param(
             {"cloud.google.com/gke-accelerator": "nvidia-gb200"},
             "gb200",
             None,
             "on-demand",
-            id="an accelerator that nobody listed",
+            id="an accelerator that is not listed",
         ),
         pytest.param({}, "unknown", None, "on-demand", id="GPUs without a label"),
         pytest.param(
@@ -364,7 +364,7 @@ def test_gke_shares_gpus_under_their_plain_name(strategy):
         pytest.param("1g.5gb", 14, 2, id="seven on each"),
         pytest.param("2g.10gb", 3, 1, id="three on each"),
         pytest.param("3g.20gb", 16, 8, id="two on each"),
-        pytest.param("9g.99gb", 8, 10, id="a profile that nobody knows"),
+        pytest.param("9g.99gb", 8, 10, id="an unknown profile"),
     ],
 )
 def test_gke_offers_mig_instances_as_gpus(profile, instances, want_gpus):

@@ -1,4 +1,4 @@
-"""No GPU is held twice in the plan, whoever has placed whom."""
+"""No GPU is held twice in the plan, also with pods of other systems."""
 
 from gpu_core.decisions.kubernetes.nodes.overlap import without_overlap
 from gpu_core.decisions.model.cluster import Allocation, NodeShare, Placement

@@ -33,7 +33,7 @@ def _container(cpu):
         pytest.param(pod(1, init=[(5, False), (4, False)]), 5, id="init containers one by one"),
         pytest.param(pod(1, init=[(2, True)]), 3, id="a sidecar runs all the time"),
         pytest.param(
-            pod(1, init=[(2, True), (4, False)]), 6, id="an init container beside a sidecar"
+            pod(1, init=[(2, True), (4, False)]), 6, id="an init container next to a sidecar"
         ),
         pytest.param(
             pod(1, init=[(4, False), (2, True)]), 4, id="an init container before a sidecar"

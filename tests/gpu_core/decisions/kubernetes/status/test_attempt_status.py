@@ -58,7 +58,7 @@ def ended(code, reason="Error", at="2026-09-01T12:00:00Z", message=""):
 
 
 def deleted_at(moment, state, grace_s=30):
-    """A failed pod that somebody deleted at this moment, with this grace."""
+    """A failed pod that a user deleted at this moment, with this grace."""
     found = pod("Failed", state=state)
     gone_at = datetime.fromisoformat(moment) + timedelta(seconds=grace_s)
     found["metadata"] = {
@@ -215,7 +215,7 @@ def test_why_it_waits(pods, events, want_cause, want_words, want_needs_person):
             Cause.FAILED,
             Charge.RUN,
             "most likely out of memory",
-            id="a kill that nobody explains",
+            id="a kill without an explanation",
         ),
         pytest.param(
             [pod("Failed", state=ended(128, "StartError", message='exec: "trian": not found'))],
@@ -413,14 +413,14 @@ def test_a_job_without_pods_still_tells(found_job, want_cause, want_charge):
         pytest.param(
             job(), [pod("Running", disrupted("DeletionByTaintManager"))], id="a silent node"
         ),
-        pytest.param(job(), [pod("Unknown")], id="a node that nobody hears"),
+        pytest.param(job(), [pod("Unknown")], id="a node that is silent"),
         pytest.param(
             job(), [pod("Running", deleted=True), RUNNING], id="an old Kubernetes that replaced it"
         ),
     ],
 )
 def test_nothing_is_over_while_a_pod_may_run(found_job, pods):
-    """The next attempt must not run beside it."""
+    """The next attempt must not run at the same time."""
     found = seen(found_job, pods)
     assert (found.phase, found.charge) == (Phase.RUNNING, None)
     assert found.cause is not Cause.RUNNING, "what ends it is told all the same"
@@ -587,8 +587,8 @@ def moment_of_end(item):
     ("item", "want"),
     [
         pytest.param(DONE, Cause.COMPLETED, id="by itself"),
-        pytest.param(told(DONE, 5), Cause.DELETED, id="after it was told to end"),
-        pytest.param(told(DONE, -5), Cause.COMPLETED, id="before it was told to end"),
+        pytest.param(told(DONE, 5), Cause.DELETED, id="after it was asked to end"),
+        pytest.param(told(DONE, -5), Cause.COMPLETED, id="before it was asked to end"),
         pytest.param(
             pod("Succeeded", disrupted("EvictionByEvictionAPI"), state=ended(0, "Completed")),
             Cause.EVICTED,
@@ -609,7 +609,7 @@ def test_who_saves_on_sigterm_and_ends_well_may_not_be_done(item, want):
 
 
 def beside(container, name="proxy", first=False):
-    """A pod that runs, with a sidecar beside the run's container, which is so."""
+    """A pod that runs, with a sidecar next to the run's container, which is so."""
     statuses = [
         {"name": "prefect-job", "state": container or {"running": {}}},
         {"name": name, "state": {"running": {}}},

@@ -50,7 +50,7 @@ def test_a_failure_is_a_partners_if_that_was_silent_by_then(partner, want):
     [
         pytest.param(FAILED_AT, [], id="it was alone, or the last to end"),
         pytest.param(FAILED_AT, [pod(None)], id="the other was not placed yet"),
-        pytest.param(None, [pod("other")], id="nobody knows when it failed"),
+        pytest.param(None, [pod("other")], id="it is unknown when it failed"),
     ],
 )
 def test_without_a_partner_by_then_a_failure_is_its_own(failed_at, partners):

@@ -94,7 +94,7 @@ def test_without_nvlink_dividing_weights_is_held_up_by_communication():
             make_job("llama-2-7b"),
             on("a100-80gb", 16),
             Division(gpus=16, zero_stage=3),
-            id="nobody knows how the nodes are connected",
+            id="it is unknown how the nodes are connected",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""A job from a text and from what is stated beside it."""
+"""A job from a text and from what is stated next to it."""
 
 import pytest
 

@@ -32,7 +32,7 @@ NEW_POD = pod(phase="Pending", node=None)
         pytest.param(None, job(), False, id="the Job that a cycle has asked for"),
         pytest.param(job(), job(active=1), False, id="it has a pod"),
         pytest.param(job(), job(finished="Failed"), True, id="it failed"),
-        pytest.param(job(), job(deleted_at=moment(0)), True, id="somebody deletes it"),
+        pytest.param(job(), job(deleted_at=moment(0)), True, id="a user deletes it"),
         pytest.param(job(), None, True, id="it is gone"),
         pytest.param(None, job(finished="Complete"), True, id="seen only when it was over"),
         pytest.param(None, NEW_POD, False, id="the Job's pod"),

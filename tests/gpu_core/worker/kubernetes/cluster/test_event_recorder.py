@@ -50,7 +50,7 @@ class Api:
 
 
 def view_of(jobs=(), custom_job=None):
-    """What the watches have told of every attempt."""
+    """What the watches have reported every attempt."""
     return SimpleNamespace(
         jobs_of=lambda _: list(jobs), custom_jobs=SimpleNamespace(of=lambda _: custom_job)
     )
@@ -117,7 +117,7 @@ def test_one_attempt_and_one_queue_have_a_bound():
 
     events = told(Api(), story, want=1000)
 
-    # 60 × 25 fit into no queue of 1,000: the newest are told.
+    # 60 × 25 fit into no queue of 1,000: the newest are reported.
     assert len(events) == 1000
     assert (events[0]["note"], events[-1]["note"]) == ("20 0", "59 24")
 

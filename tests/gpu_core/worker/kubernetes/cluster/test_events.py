@@ -57,7 +57,7 @@ def test_a_hundred_that_start_together_are_not_all_asked_for_at_once(monkeypatch
 
 
 class Refusing:
-    """Lets nobody list events."""
+    """Lets no client list events."""
 
     async def get(self, _path, _query):
         raise KubernetesError(

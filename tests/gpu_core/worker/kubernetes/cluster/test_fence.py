@@ -1,4 +1,4 @@
-"""Which nodes nobody waits for any more."""
+"""Which nodes nothing waits for."""
 
 import logging
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ def off(ready, taint="node.kubernetes.io/out-of-service"):
 @pytest.mark.parametrize(
     ("told", "want"),
     [
-        pytest.param([], False, id="no watch has told of it yet"),
+        pytest.param([], False, id="no watch has reported it yet"),
         pytest.param([(None, make_node())], False, id="it is well"),
         pytest.param([(None, make_node(ready="Unknown", since_s=299))], False, id="silent"),
         pytest.param([(None, make_node(ready="Unknown", since_s=300))], True, id="for too long"),

@@ -65,7 +65,7 @@ def usable(offers, *allocations):
 def test_what_may_come_is_offered_after_what_is_there(there, held, want_nodes):
     offers = NodeInventory(View(*there), "gpus")
     found = usable(offers, *(waiting_for(node) for node in held))
-    # At the worker's first look nobody knows for whom a node came.
+    # At the worker's first look it is unknown for whom a node came.
     assert found == want_nodes
 
 
@@ -75,7 +75,7 @@ def test_a_node_that_comes_is_kept_for_those_who_wait_for_it():
     assert usable(offers) == ["n1", "new/big/0"]
     view.add("n2")
     assert usable(offers, waiting_for("new/big/0")) == ["n1", "new/big/0"]
-    # Its pod is bound: the attempt holds the real node, and nobody waits any more.
+    # Its pod is bound: the attempt holds the real node, and no run waits any more.
     assert usable(offers, waiting_for("n2")) == ["n1", "n2"]
 
 

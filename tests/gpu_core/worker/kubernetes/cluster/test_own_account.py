@@ -19,7 +19,7 @@ BOUND = {"sub": SUBJECT, "kubernetes.io": {"pod": {"name": "gpu-worker-1", "uid"
 
 
 def token(claims):
-    """A token with these claims; nobody here looks at its signature."""
+    """A token with these claims; its signature is not checked here."""
     body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
     return f"e30.{body}.c2ln"
 
@@ -40,7 +40,7 @@ def token(claims):
         ),
         pytest.param(token({"sub": "ada@example.com"}), None, id="a person's"),
         pytest.param(token({"sub": "system:serviceaccount:gpu"}), None, id="half a name"),
-        pytest.param(token({"aud": "x"}), None, id="nobody's"),
+        pytest.param(token({"aud": "x"}), None, id="not a real one"),
         pytest.param(token(["x"]), None, id="a list"),
         pytest.param("k8s-aws-v1.aHR0cHM6", None, id="of a cloud's log-in program"),
         pytest.param("e30.!!!.c2ln", None, id="no base64"),

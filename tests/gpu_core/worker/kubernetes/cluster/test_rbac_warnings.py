@@ -273,7 +273,7 @@ _STORY_OF = {
 
 @pytest.mark.parametrize("right", RIGHTS, ids=str)
 def test_a_right_that_is_missing_is_named(right, caplog):
-    """By the API server's own words or ours: somebody can grant it then."""
+    """By the API server's own words or ours: a user can grant it then."""
     others = [each for each in RIGHTS if each is not right]
     server = told(STORIES[story_of(right)], others)
     assert {(a.verb, a.resource, a.group) for a in server.refused} == {

@@ -39,7 +39,7 @@ def make_gang_job():
             [make_pod(deletionTimestamp=moment(1)), make_pod("Failed", uid="p2")],
             (),
             True,
-            id="one of a gang has ended, the other was told to and has its grace",
+            id="one of a gang has ended, the other was asked to and has its grace",
         ),
         pytest.param(
             [make_gang_job()],
@@ -108,7 +108,7 @@ DELETED = {"deletionTimestamp": moment(1)}
 @pytest.mark.parametrize(
     ("jobs", "pods", "want"),
     [
-        pytest.param([make_job()], [make_pod(**DELETED)], True, id="somebody deletes its pod"),
+        pytest.param([make_job()], [make_pod(**DELETED)], True, id="a user deletes its pod"),
         pytest.param([make_job()], [make_pod()], False, id="it runs"),
         pytest.param(
             [make_job()],
@@ -155,7 +155,7 @@ def test_a_run_is_moved_from_a_node_that_is_about_to_go(node, want):
 
 
 def test_a_node_that_no_watch_has_told_of_is_not_gone():
-    """Pods and nodes are watched apart, and the pod of a new node may be told of first."""
+    """Pods and nodes are watched apart, and the pod of a new node may be reported first."""
     assert trouble_of([make_job()], [make_pod()], [], {}, POLICY, NOW) is None
 
 

@@ -79,7 +79,7 @@ CLEARED_AWAY = make_pod("Failed", terminated={"exitCode": 143}, deletionTimestam
             FAILED, [CLEARED_AWAY], None, False, True, "entrypoint failed",
             id="the operator took the other pods away: no cause, a consequence",
         ),
-        pytest.param(RUNS, [make_pod()], None, True, False, "is gone", id="somebody deleted it"),
+        pytest.param(RUNS, [make_pod()], None, True, False, "is gone", id="a user deleted it"),
     ],
 )  # fmt: skip
 def test_how_it_ended(item, pods, want_code, want_interruption, want_own, want_words):

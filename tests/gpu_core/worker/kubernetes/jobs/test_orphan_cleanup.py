@@ -96,7 +96,7 @@ def test_who_does_not_act_ends_nothing():
 
 
 def test_another_installation_with_a_pool_of_our_name_is_told_of_once(monkeypatch, caplog):
-    """Its pods count as ours, which nobody has: both plan with the same GPUs."""
+    """Its pods count as ours, which is free: both plan with the same GPUs."""
     clock = SimpleNamespace(now_s=0.0)
     monkeypatch.setattr(anyio, "current_time", lambda: clock.now_s)
     view, objects = ClusterCache(SimpleNamespace(), lambda: None), Objects()

@@ -319,7 +319,7 @@ def test_the_workers_own_account_is_refused_by_every_policy():
 
 @pytest.mark.usefixtures("prefect_server")
 def test_what_a_variable_of_prefect_stands_for_is_judged_at_the_start():
-    """When the run is read, nobody knows it yet."""
+    """When the run is read, it is unknown."""
     variables = {"service_account_name": "{{ prefect.variables.run_account }}"}
     template = stock(service_account_name="{{ prefect.variables.pool_account }}")
 

@@ -17,7 +17,7 @@ POLICY = KubernetesPolicy(kept_after_end="1m")
 
 
 class Api:
-    """Deletes what it is told to, or refuses."""
+    """Deletes what it is asked to, or refuses."""
 
     def __init__(self, error=None):
         self.error = error

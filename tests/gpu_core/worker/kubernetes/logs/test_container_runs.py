@@ -91,7 +91,7 @@ def settle(containers, server):
 
 
 def test_its_end_is_told_after_that_it_runs_however_long_that_takes():
-    """The other way round it would run for ever: nobody tells its end again."""
+    """The other way round it would run for ever: its end is not reported again."""
 
     async def story():
         server, attempt = Server(Pending()), running()

@@ -1,4 +1,4 @@
-"""However answers are cut, refused or repeated, each line of a container is told once."""
+"""However answers are cut, refused or repeated, each line of a container is reported once."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -83,7 +83,7 @@ class Server:
 
 
 def told_by(server):
-    """What is told of each container, until its follower is done."""
+    """What is informed of each container, until its follower is done."""
     told = {name: [] for name in CONTAINERS}
 
     async def story():

@@ -101,7 +101,7 @@ def test_only_what_a_container_wrote_is_its_output(raw, want):
 
 
 class Kubelet:
-    """Containers that write when they are told to, and whose logs are followed."""
+    """Containers that write when they are asked to, and whose logs are followed."""
 
     def __init__(self, names):
         self.logs = {name: [] for name in names}
@@ -153,7 +153,7 @@ class Kubelet:
 
 
 class Told:
-    """What was told of each container."""
+    """What was reported of each container."""
 
     def __init__(self, kubelet):
         self._kubelet = kubelet

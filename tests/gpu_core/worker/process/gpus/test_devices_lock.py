@@ -150,7 +150,7 @@ def test_another_user_sees_who_has_it_and_gets_it_afterwards(folder):
     assert as_nobody(attempt) == "(False, 'root')"
     lock.release()
     assert as_nobody(attempt) == "(True, None)"
-    # What the other user left behind keeps nobody from it.
+    # What the other user left behind blocks no user.
     assert lock.acquire()
     lock.release()
 

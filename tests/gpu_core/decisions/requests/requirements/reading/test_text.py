@@ -1,4 +1,4 @@
-"""What somebody means by a line of text."""
+"""What a user means by a line of text."""
 
 import pytest
 from hypothesis import given
