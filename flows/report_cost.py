@@ -1,6 +1,6 @@
 """Report what a day's GPU runs cost: read the ledger, decide, publish to Prefect and MLflow."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
@@ -40,6 +40,7 @@ from gpu_core.decisions.checks.prefect.pool_blocks import (
     pool_block_names,
 )
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.run_bills import RunBill
 from gpu_core.decisions.costs.run_durations import ARTIFACT_KEY as DURATIONS_KEY
 from gpu_core.decisions.costs.run_durations import PERIOD as DURATIONS_PERIOD
 from gpu_core.decisions.costs.run_durations import (
@@ -105,7 +106,9 @@ def report_cost(
                 "Costs are not logged: there is no block %s", _either(MLFLOW_BLOCK, names)
             )
             return
-        log_costs_to_mlflow(whole_costs(ledger, day, now), access)
+        costs = whole_costs(ledger, day, now)
+        bills = ledger.run_bills(cost.run.flow_run_id for cost in costs)
+        log_costs_to_mlflow(costs, access, bills)
 
 
 async def read_addresses(pool: str | None) -> Addresses:
@@ -196,7 +199,9 @@ def publish_report(report: DayReport, with_generated: bool) -> None:
 
 
 @task(cache_policy=NO_CACHE, retries=2, retry_delay_seconds=30)
-def log_costs_to_mlflow(costs: list[RunCost], access: MlflowAccess) -> None:
+def log_costs_to_mlflow(
+    costs: list[RunCost], access: MlflowAccess, bills: Mapping[str, RunBill]
+) -> None:
     """Log each run's cost to its MLflow run."""
     client = mlflow_client(access)
     logger, views = get_run_logger(), {}
@@ -207,6 +212,7 @@ def log_costs_to_mlflow(costs: list[RunCost], access: MlflowAccess) -> None:
             cost,
             status=cost_status(cost),
             price_book=price_book(cost.attempts),
+            bill=bills.get(cost.run.flow_run_id),
         )
         if cost.run.experiment not in views:
             views[cost.run.experiment] = pages_of(client, access, run_id)

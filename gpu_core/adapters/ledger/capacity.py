@@ -3,14 +3,14 @@
 Each statement may be executed twice: an interval is inserted by its id, and ended only while open.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
+from gpu_core.adapters.ledger.engine import chunks, upsert
 from gpu_core.adapters.ledger.rows import Row, read_whole_rows
 from gpu_core.adapters.ledger.schema import capacity_intervals
 from gpu_core.decisions.costs.capacity_intervals import (
@@ -20,7 +20,6 @@ from gpu_core.decisions.costs.capacity_intervals import (
 )
 
 _c = capacity_intervals.c
-_IDS_PER_QUERY = 500
 _LATEST = datetime.max.replace(tzinfo=UTC)
 
 
@@ -117,7 +116,7 @@ def write_changes(connection: sa.Connection, changes: CapacityChanges) -> None:
         }
         for interval in changes.ended
     ]
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    insert = upsert(connection.dialect.name)
     begin = insert(capacity_intervals).on_conflict_do_nothing()
     if ended:
         connection.execute(end, ended)
@@ -127,16 +126,12 @@ def write_changes(connection: sa.Connection, changes: CapacityChanges) -> None:
 
 def note_seen(connection: sa.Connection, interval_ids: Sequence[str], seen_at: datetime) -> None:
     """Write down that these machines are there. A clock that jumped back takes nothing back."""
-    for ids in _chunks(sorted(interval_ids)):
+    for ids in chunks(sorted(interval_ids)):
         connection.execute(
             sa.update(capacity_intervals)
             .where(_c.interval_id.in_(ids), _c.until.is_(None), _c.seen_at < seen_at)
             .values(seen_at=seen_at)
         )
-
-
-def _chunks(ids: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (ids[start : start + _IDS_PER_QUERY] for start in range(0, len(ids), _IDS_PER_QUERY))
 
 
 def _interval(row: Row) -> CapacityInterval:

@@ -112,7 +112,7 @@ def read_run_counts(connection: sa.Connection, asked: CostQuestion) -> dict[Keys
 def _run_counts(
     connection: sa.Connection, asked: CostQuestion, names: tuple[str, ...]
 ) -> Iterator[tuple[Keys, int]]:
-    keys = _key_columns(names)
+    keys = key_columns(names)
     statement = (
         sa.select(*keys, sa.func.count(sa.distinct(attempts.c.flow_run_id)))
         .join_from(runs, attempts)
@@ -166,7 +166,7 @@ def _turns(asked: CostQuestion) -> sa.CTE:
     is_lost = sa.and_(is_over, sa.or_(a.end_reason.is_(None), a.end_reason != EndReason.COMPLETED))
     lost = sa.case((is_lost, sa.func.coalesce(us(a.checkpointed_at), start)), else_=end)
     working = sa.case((a.number > 1, sa.func.coalesce(us(a.first_step_at), 0)), else_=0)
-    keys = [column.label(f"key_{place}") for place, column in enumerate(_key_columns(asked.keys))]
+    keys = [column.label(f"key_{place}") for place, column in enumerate(key_columns(asked.keys))]
     return (
         sa.select(
             *keys,
@@ -243,7 +243,8 @@ def _one_by_one(connection: sa.Connection, asked: CostQuestion) -> list[CostSlic
     return found
 
 
-def _key_columns(keys: Sequence[str]) -> list[sa.Column[Any]]:
+def key_columns(keys: Sequence[str]) -> list[sa.Column[Any]]:
+    """The columns of these keys of costs."""
     return [
         runs.c[COLUMNS_OF_RUNS[key]]
         if key in COLUMNS_OF_RUNS

@@ -6,11 +6,11 @@ from dataclasses import asdict
 
 import sqlalchemy as sa
 
+from gpu_core.adapters.ledger.engine import chunks
 from gpu_core.adapters.ledger.schema import decisions
 from gpu_core.decisions.attempts.decision_chain import Decision, DecisionKind, Head, Link, chained
 
 _c = decisions.c
-_IDS_PER_QUERY = 500
 _ROWS_PER_READ = 1000
 
 
@@ -47,8 +47,7 @@ def runs_with(
     """About which of these runs is there a decision of this kind?"""
     of_kind = sa.select(_c.flow_run_id).where(_c.kind == kind.value).distinct()
     found: set[str] = set()
-    for start in range(0, len(flow_run_ids), _IDS_PER_QUERY):
-        chunk = flow_run_ids[start : start + _IDS_PER_QUERY]
+    for chunk in chunks(flow_run_ids):
         found.update(connection.scalars(of_kind.where(_c.flow_run_id.in_(chunk))))
     return frozenset(found)
 
@@ -71,8 +70,7 @@ def _digest(numbers: str) -> str:
 
 def _known(connection: sa.Connection, ids: Sequence[str]) -> set[str]:
     found: set[str] = set()
-    for start in range(0, len(ids), _IDS_PER_QUERY):
-        chunk = ids[start : start + _IDS_PER_QUERY]
+    for chunk in chunks(ids):
         found.update(connection.scalars(sa.select(_c.decision_id).where(_c.decision_id.in_(chunk))))
     return found
 

@@ -2,6 +2,7 @@
 
 import sqlite3
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from gpu_core.decisions.model.errors import InvalidInput
 
 # Without it a connection to a host that is silent waits for minutes.
 _CONNECT_S = 10
+
+# Well under the number of parameters that any SQLite accepts in one statement.
+_IDS_PER_QUERY = 500
 
 _FIELD = "ledger url"
 _ALLOWED = "sqlite:////absolute/path/ledger.db or postgresql+psycopg://user:password@host:5432/name"
@@ -132,3 +136,8 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 def upsert(dialect: str) -> Any:
     """The `INSERT` of this database that has `ON CONFLICT`."""
     return postgresql.insert if dialect == "postgresql" else sqlite.insert
+
+
+def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """These ids in parts that fit in one statement."""
+    return (ids[start : start + _IDS_PER_QUERY] for start in range(0, len(ids), _IDS_PER_QUERY))

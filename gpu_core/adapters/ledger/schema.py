@@ -363,6 +363,22 @@ catalogs = sa.Table(
     sa.Column("refreshed_at", UtcTimestamp, nullable=False),
 )
 
+# What providers' bills say of attempts, by machine: what they were charged, and what it is billed.
+attempt_bills = sa.Table(
+    "attempt_bills",
+    metadata,
+    sa.Column("attempt_id", sa.String, sa.ForeignKey(attempts.c.attempt_id), primary_key=True),
+    sa.Column("instance", CleanText, primary_key=True),
+    sa.Column("bill_start", UtcTimestamp, primary_key=True),
+    sa.Column("bill_end", UtcTimestamp, nullable=False),
+    sa.Column("flow_run_id", sa.String, nullable=False),
+    sa.Column("charged_micro_usd", sa.BigInteger, nullable=False),
+    sa.Column("billed_micro_usd", sa.BigInteger, nullable=False),
+    sa.Column("reconciled_at", UtcTimestamp, nullable=False),
+    sa.Index("ix_attempt_bills_flow_run_id", "flow_run_id"),
+    sa.Index("ix_attempt_bills_instance_bill_start", "instance", "bill_start"),
+)
+
 # Runs whose cost is not in MLflow yet, and which worker logs it.
 unlogged_costs = sa.Table(
     "unlogged_costs",

@@ -11,6 +11,12 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpu_core.adapters.files.run_files import CheckpointReport
+from gpu_core.adapters.ledger.attempt_bills import (
+    last_hosts,
+    read_bill_sums,
+    read_run_bills,
+    replace_bills,
+)
 from gpu_core.adapters.ledger.capacity import (
     KnownCapacity,
     note_seen,
@@ -25,7 +31,7 @@ from gpu_core.adapters.ledger.cost_slices import (
     read_run_counts,
 )
 from gpu_core.adapters.ledger.decision_log import append, last_policy, read_links, runs_with
-from gpu_core.adapters.ledger.engine import connect, parse_url, upsert, writing
+from gpu_core.adapters.ledger.engine import chunks, connect, parse_url, upsert, writing
 from gpu_core.adapters.ledger.errors import LedgerError, LedgerRefused, UnknownAttempt
 from gpu_core.adapters.ledger.gpu_history import add_windows, forget_windows, read_windows
 from gpu_core.adapters.ledger.group_commit import GroupCommit
@@ -47,8 +53,9 @@ from gpu_core.decisions.catalog.offerings import Catalog, combined
 from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
 from gpu_core.decisions.checks.prefect.pool_claim import Installation, PoolClaim
 from gpu_core.decisions.costs.capacity_intervals import CapacityChanges, CapacityInterval
-from gpu_core.decisions.costs.cost_report import CostSlice, Keys
+from gpu_core.decisions.costs.cost_report import BillSum, CostSlice, Keys
 from gpu_core.decisions.costs.idle import CapacityCost, capacity_cost
+from gpu_core.decisions.costs.run_bills import AttemptBill, RunBill
 from gpu_core.decisions.costs.unlogged_cost import CostChange, UnloggedCost
 from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
@@ -59,8 +66,6 @@ from gpu_core.decisions.model.units import require_aware
 from gpu_core.decisions.quota.budget_alerts import AlertMark
 from gpu_core.decisions.telemetry.history import GpuWindow
 
-# Well under the number of parameters that any SQLite accepts in one statement.
-_IDS_PER_QUERY = 500
 _RESUMED = (EndReason.PREEMPTED, EndReason.BUDGET_HELD)
 
 
@@ -422,7 +427,8 @@ class Ledger:
         def write(connection: sa.Connection) -> bool:
             ended = connection.scalars(statement.returning(flow_run_id)).all()
             if unlogged is not None:
-                mark_unlogged(connection, ended, unlogged.host, CostChange.ENDED, unlogged.at)
+                hosts = dict.fromkeys(ended, unlogged.host)
+                mark_unlogged(connection, hosts, CostChange.ENDED, unlogged.at)
             return bool(ended)
 
         return self._commits.write(write)
@@ -525,6 +531,49 @@ class Ledger:
     def note_logged(self, logged: UnloggedCost) -> None:
         """MLflow has this cost; what changed since it was read is still listed."""
         self._commits.write(lambda connection: forget_unlogged(connection, logged))
+
+    # Bills
+
+    def note_bills(
+        self,
+        instances: Iterable[str],
+        window: Window,
+        found: Sequence[AttemptBill],
+        reconciled_at: datetime,
+    ) -> frozenset[str]:
+        """Write down what a bill says of attempts; the costs of their runs are to be logged again.
+
+        It replaces what earlier bills say of the same machines for the same time: the same bill
+        again changes nothing.
+
+        Args:
+            instances: The machines of the bill that are in the ledger.
+            window: Its time.
+            found: What it says.
+            reconciled_at: The moment.
+
+        Returns:
+            The runs of which bills say something else now.
+        """
+        machines = tuple(instances)
+
+        def write(connection: sa.Connection) -> frozenset[str]:
+            changed = replace_bills(connection, machines, window, found, reconciled_at)
+            hosts = last_hosts(connection, changed)
+            mark_unlogged(connection, hosts, CostChange.RECONCILED, reconciled_at)
+            return changed
+
+        return self._commits.write(write)
+
+    def run_bills(self, flow_run_ids: Iterable[str]) -> dict[str, RunBill]:
+        """What do bills say of these runs? Without those of which they say nothing."""
+        with self._reader.begin() as connection:
+            return read_run_bills(connection, list(dict.fromkeys(flow_run_ids)))
+
+    def bill_sums(self, asked: CostQuestion) -> dict[Keys, BillSum]:
+        """What do bills for a time in the window say of each group?"""
+        with self._reader.begin() as connection:
+            return read_bill_sums(connection, asked)
 
     # What GPUs did minute by minute
 
@@ -641,10 +690,10 @@ class Ledger:
         asked = list(dict.fromkeys(flow_run_ids))
         found: list[Attempt] = []
         with self._reader.begin() as connection:
-            for start in range(0, len(asked), _IDS_PER_QUERY):
+            for ids in chunks(asked):
                 statement = (
                     sa.select(attempts)
-                    .where(attempts.c.flow_run_id.in_(asked[start : start + _IDS_PER_QUERY]))
+                    .where(attempts.c.flow_run_id.in_(ids))
                     .order_by(attempts.c.flow_run_id, attempts.c.number)
                 )
                 rows = read_rows(connection, statement, (attempts,), self._damaged)
@@ -721,8 +770,7 @@ class Ledger:
         asked = list(dict.fromkeys(flow_run_ids))
         found: list[tuple[RunRecord, tuple[Attempt, ...]]] = []
         with self._reader.begin() as connection:
-            for start in range(0, len(asked), _IDS_PER_QUERY):
-                ids = asked[start : start + _IDS_PER_QUERY]
+            for ids in chunks(asked):
                 found += self._records(
                     connection,
                     sa.select(runs, attempts)

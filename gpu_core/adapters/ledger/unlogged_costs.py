@@ -5,7 +5,7 @@ outage of MLflow and a killed worker lose nothing. (The pattern "transactional o
 Richardson, "Microservices Patterns", 2018, section 3.3.)
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import datetime
 from uuid import uuid4
 
@@ -20,21 +20,23 @@ _c = unlogged_costs.c
 
 
 def mark_unlogged(
-    connection: sa.Connection,
-    flow_run_ids: Iterable[str],
-    host: str,
-    cause: CostChange,
-    since: datetime,
+    connection: sa.Connection, hosts: Mapping[str, str], cause: CostChange, since: datetime
 ) -> None:
-    """List these runs, which the ledger has; one that is listed keeps its place."""
-    rows = [{"run": run, "change": uuid4().hex} for run in sorted(set(flow_run_ids))]
+    """List these runs, which the ledger has; one that is listed keeps its place.
+
+    Args:
+        hosts: By flow run: the host whose worker logs its cost.
+        cause: Why it is logged.
+        since: From when on.
+    """
+    rows = [{"run": run, "on_host": hosts[run], "change": uuid4().hex} for run in sorted(hosts)]
     if not rows:
         return
     pool = sa.select(runs.c.pool).where(runs.c.flow_run_id == sa.bindparam("run"))
     insert = upsert(connection.dialect.name)(unlogged_costs).values(
         flow_run_id=sa.bindparam("run"),
         pool=pool.scalar_subquery(),
-        host=host,
+        host=sa.bindparam("on_host"),
         cause=cause,
         since=require_aware(since, "since"),
         change_id=sa.bindparam("change"),
@@ -48,11 +50,14 @@ def mark_unlogged(
 def read_unlogged(
     connection: sa.Connection, pool: str, host: str, now: datetime
 ) -> tuple[UnloggedCost, ...]:
-    """Which costs does this host's worker of the pool log? The one that waits longest first."""
+    """Which costs does this host's worker of the pool log?
+
+    Those of ends first, as a bill can change those of a month; then the one that waits longest.
+    """
     statement = (
         sa.select(unlogged_costs)
         .where(_c.pool == pool, sa.or_(_c.host == host, _c.since < now - TAKEN_OVER_AFTER))
-        .order_by(_c.since, _c.flow_run_id)
+        .order_by(_c.cause != CostChange.ENDED, _c.since, _c.flow_run_id)
     )
     return tuple(UnloggedCost(**row) for row in connection.execute(statement).mappings())
 

@@ -25,6 +25,7 @@ from gpu_core.decisions.costs.cost_ratios import (
     usd_per_count,
 )
 from gpu_core.decisions.costs.mlflow_views import experiment_tags
+from gpu_core.decisions.costs.run_bills import RunBill
 from gpu_core.decisions.costs.usage import Usage
 from gpu_core.decisions.costs.usage_cost import RunCost
 from gpu_core.decisions.model.attempts import RunRecord
@@ -43,6 +44,9 @@ _PARENT_TAG = "mlflow.parentRunId"
 _DESCRIPTION_TAG = "mlflow.note.content"
 ACCRUED_METRIC = "cost/accrued_usd"
 """What a run has cost so far; logged while it runs, and at its end what it cost."""
+
+RECONCILED_TAG = "cost.reconciled"
+"""`all`: all that the run cost is on providers' bills; `part`: a part of it is."""
 
 _METRIC_PREFIX = "cost/"
 _RUNS_PER_PAGE = 200
@@ -77,6 +81,7 @@ def log_run_cost(
     *,
     status: CostStatus,
     price_book: str,
+    bill: RunBill | None = None,
 ) -> str:
     """Log the whole cost of a flow run to its own MLflow run; the MLflow run's id.
 
@@ -91,6 +96,7 @@ def log_run_cost(
         cost: The cost of the run's whole life.
         status: How far it can be relied on (see `cost_status`).
         price_book: Which prices it was costed with: a version or a hash.
+        bill: What providers' bills say of the run; None: nothing.
 
     Raises:
         MlflowException: MLflow cannot be reached, or refuses.
@@ -102,6 +108,10 @@ def log_run_cost(
         _supersede(client, older)
     tags = _tags(record, cost, status, price_book) | _description(newest, record)
     metrics = _metrics(cost)
+    if bill is not None:
+        tags[RECONCILED_TAG] = "all" if bill.covers(cost) else "part"
+        metrics["cost/reconciled_usd"] = bill.charged_micro_usd / MICRO_USD_PER_USD
+        metrics["cost/billed_usd"] = bill.billed_micro_usd / MICRO_USD_PER_USD
     total_usd = metrics.get("cost/total_usd")
     if ACCRUED_METRIC in newest.data.metrics and total_usd is not None:
         metrics[ACCRUED_METRIC] = total_usd

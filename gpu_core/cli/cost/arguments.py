@@ -193,18 +193,21 @@ def reconcile(
     /,
     *,
     options: LedgerAddress = DEFAULT_ADDRESS,
-    limit: Annotated[int, Parameter(help="Machines of the table.")] = 20,
+    limit: Annotated[int, Parameter(help="Machines and runs of the tables.")] = 20,
+    dry_run: Annotated[bool, flag("Write nothing down.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Explain a provider's bill: from what the ledger says of its machines to what is billed.
 
-    Each dollar of the bill belongs to a machine of the ledger or to a step of the table. Lines that
+    Each dollar of the bill belongs to a machine of the ledger or to a step of the table. Runs on
+    these machines are marked as reconciled in the ledger, and by the worker in MLflow, each with
+    what it was charged and what that is billed; the same bill again changes nothing. Lines that
     cannot be counted are named on stderr: the same line again, another currency, an unreadable
     value.
     """
     from gpu_core.cli.cost.reconcile import run_reconcile
 
-    return run_reconcile(file, options.address, limit=limit, as_json=as_json)
+    return run_reconcile(file, options.address, limit=limit, dry_run=dry_run, as_json=as_json)
 
 
 def _day(text: str | None) -> date:

@@ -16,7 +16,12 @@ from gpu_core.cli.cost.files import write_rows
 from gpu_core.cli.cost.table import Show, report_csv, report_document, report_table
 from gpu_core.cli.shared.prefect_api import ask
 from gpu_core.decisions.costs.charges import Charges, charges_of
-from gpu_core.decisions.costs.cost_report import cost_report, parse_keys, period_window
+from gpu_core.decisions.costs.cost_report import (
+    cost_report,
+    parse_keys,
+    period_window,
+    with_bills,
+)
 from gpu_core.decisions.costs.focus import COLUMNS, focus_rows, parse_focus_version
 from gpu_core.decisions.costs.idle import parse_idle_rule, with_idle
 from gpu_core.decisions.costs.usage import US_PER_HOUR
@@ -63,7 +68,9 @@ def run_report(
     with open_to_read(ledger_url()) as ledger:
         slices, runs = ledger.cost_slices(asked)
         capacity = ledger.capacity_cost(asked)
+        bills = ledger.bill_sums(asked)
     report = with_idle(cost_report(window, keys, slices, runs), capacity.idle, rule)
+    report = with_bills(report, bills)
     if output is Output.JSON:
         print(json.dumps(report_document(report), indent=2))
     elif output is Output.CSV:

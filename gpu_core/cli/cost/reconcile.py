@@ -14,15 +14,26 @@ from rich.console import Console
 from rich.table import Table
 
 from gpu_core.adapters.files.text_file import read_text_file
+from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.source import open_to_read
+from gpu_core.cli.cost.reconciled_runs import (
+    ReconciledRun,
+    print_runs,
+    reconciled_runs,
+    run_documents,
+)
 from gpu_core.decisions.costs.bill_lines import LineProblem, parse_bill
+from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
 from gpu_core.decisions.costs.reconciliation import (
     MachineBill,
     Reconciliation,
     reconcile,
     window_of,
 )
+from gpu_core.decisions.costs.run_bills import attempt_bills
 from gpu_core.decisions.costs.usage import apportioned, round_half_up
+from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import count, format_usd
 
@@ -31,24 +42,43 @@ _NAMED_LINES = 10
 Rows = Iterable[Mapping[str, str | None]]
 
 
-def run_reconcile(path: Path, ledger_url: Callable[[], str], *, limit: int, as_json: bool) -> int:
-    """Print where each dollar of the bill belongs.
+def run_reconcile(
+    path: Path, ledger_url: Callable[[], str], *, limit: int, dry_run: bool, as_json: bool
+) -> int:
+    """Print where each dollar of the bill belongs, and mark the runs that it is for.
 
     Raises:
         InvalidInput: The file is no bill in FOCUS, or the ledger's address cannot be used.
-        LedgerError: The ledger cannot be read.
+        LedgerError: The ledger cannot be read, or written.
     """
     lines, problems = parse_bill(*_read(path))
-    window = window_of(lines)
+    window, now = window_of(lines), datetime.now(UTC)
     with open_to_read(ledger_url()) as ledger:
         found = () if window is None else ledger.capacity(window.start, window.end)
-    reconciled = reconcile(lines, problems, found, datetime.now(UTC))
+        reconciled = reconcile(lines, problems, found, now)
+        runs = () if window is None else _reconciled_runs(ledger, reconciled, found, window, now)
+        if window is not None and not dry_run:
+            machines = [machine.instance for machine in reconciled.machines]
+            parts = [part for run in runs for part in run.parts]
+            ledger.note_bills(machines, window, parts, now)
     if as_json:
-        print(json.dumps(_document(reconciled), indent=2))
+        print(json.dumps(_document(reconciled) | {"runs": run_documents(runs)}, indent=2))
     else:
         _print(reconciled, limit)
+        print_runs(runs, limit, dry_run=dry_run)
     _name(reconciled.problems)
     return 0
+
+
+def _reconciled_runs(
+    ledger: Ledger,
+    reconciled: Reconciliation,
+    intervals: Sequence[CapacityInterval],
+    window: Window,
+    now: datetime,
+) -> tuple[ReconciledRun, ...]:
+    records = ledger.usage(window.start, window.end, provenance=Provenance.MEASURED)
+    return reconciled_runs(records, attempt_bills(reconciled, intervals, records, now))
 
 
 def _read(path: Path) -> tuple[Sequence[str], Rows]:

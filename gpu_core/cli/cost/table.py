@@ -13,7 +13,7 @@ from gpu_core.decisions.costs.time_use import TimeUse
 from gpu_core.decisions.costs.usage import NO_USAGE, Usage
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR, format_usd
 
-_OPTIONAL = ("Core-hours", "GiB-hours", "Idle")
+_OPTIONAL = ("Core-hours", "GiB-hours", "Idle", "Reconciled", "Billed")
 _USE_HEADINGS = {
     TimeUse.USEFUL: "Useful",
     TimeUse.LOST: "Lost",
@@ -134,6 +134,8 @@ def _cells(row: CostRow, show: Show) -> dict[str, str]:
         **_shown(row, usage, show),
         "Cost": _cost(usage, row.micro_usd),
         "Idle": _cost(row.idle, row.idle_micro_usd),
+        "Reconciled": "" if row.bill is None else format_usd(row.bill.charged_micro_usd),
+        "Billed": "" if row.bill is None else format_usd(row.bill.billed_micro_usd),
     }
 
 
@@ -190,4 +192,6 @@ def _numbers(row: CostRow) -> dict[str, Any]:
         "cost_usd": None if is_unknown else row.micro_usd / MICRO_USD_PER_USD,
         **{name: None if is_unknown else cost for name, cost in micro_usd.items()},
         "idle_micro_usd": None if _is_unknown(row.idle) else row.idle_micro_usd,
+        "reconciled_micro_usd": None if row.bill is None else row.bill.charged_micro_usd,
+        "billed_micro_usd": None if row.bill is None else row.bill.billed_micro_usd,
     }

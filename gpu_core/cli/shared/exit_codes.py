@@ -27,7 +27,7 @@ MEANING_OF_1: Mapping[str, str] = {
     "prefect-gpu gpus free": "the system refused to free it",
     "prefect-gpu gpus history": "the ledger's database cannot be read",
     "prefect-gpu gpus export": "the address cannot be used",
-    "prefect-gpu cost reconcile": "the ledger's database cannot be read",
+    "prefect-gpu cost reconcile": "the ledger's database cannot be read or written",
     "prefect-gpu optimize": "the ledger's database cannot be read",
     "prefect-gpu optimize show": "the ledger's database cannot be read",
     "prefect-gpu optimize ask": "the ledger's database cannot be read",

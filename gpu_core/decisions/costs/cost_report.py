@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from types import MappingProxyType
+from typing import NamedTuple
 
 from gpu_core.decisions.costs.scale import Scale
 from gpu_core.decisions.costs.time_use import USES, Tariff, TimeUse, UsesUs
@@ -65,6 +66,15 @@ class CostSlice:
         return sum(self.uses_us)
 
 
+class BillSum(NamedTuple):
+    """What providers' bills say of a group of runs."""
+
+    charged_micro_usd: int
+    """The part of its cost that is on bills."""
+    billed_micro_usd: int
+    """What that part is billed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRow:
     """What one group cost. The rows of a report add up to its total, to the micro-dollar."""
@@ -79,6 +89,8 @@ class CostRow:
     idle: Usage = NO_USAGE
     """Its share of idle capacity, which is not in `usage`."""
     idle_micro_usd: int = 0
+    bill: BillSum | None = None
+    """What providers' bills say of it; None: nothing."""
 
     @property
     def exact_micro_usd(self) -> Fraction:
@@ -137,6 +149,7 @@ class CostReport:
 
 def together(rows: Sequence[CostRow]) -> CostRow:
     """What several rows of a report cost together."""
+    bills = [row.bill for row in rows if row.bill is not None]
     return CostRow(
         keys=(),
         runs=sum(row.runs for row in rows),
@@ -146,7 +159,14 @@ def together(rows: Sequence[CostRow]) -> CostRow:
         scale=rows[0].scale if rows else Scale(()),
         idle=sum_usage(row.idle for row in rows),
         idle_micro_usd=sum(row.idle_micro_usd for row in rows),
+        bill=BillSum(*map(sum, zip(*bills, strict=True))) if bills else None,
     )
+
+
+def with_bills(report: CostReport, bills: Mapping[Keys, BillSum]) -> CostReport:
+    """The report with what providers' bills say of its groups."""
+    rows = (replace(row, bill=bills.get(row.keys)) for row in report.rows)
+    return replace(report, rows=tuple(rows))
 
 
 def cost_report(

@@ -13,6 +13,8 @@ class CostChange(StrEnum):
 
     ENDED = "ended"
     """An attempt ended, or the run."""
+    RECONCILED = "reconciled"
+    """A provider's bill says something new of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

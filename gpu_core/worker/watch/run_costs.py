@@ -169,7 +169,8 @@ def log_cost(mlflow: MlflowAccess, ledger: Ledger, flow_run_id: str) -> LoggedCo
         if not cost.held_gpus:
             continue
         client, status, prices = mlflow_client(mlflow), cost_status(cost), price_book(attempts)
-        run_id = log_run_cost(client, record, cost, status=status, price_book=prices)
+        bill = ledger.run_bills([flow_run_id]).get(flow_run_id)
+        run_id = log_run_cost(client, record, cost, status=status, price_book=prices, bill=bill)
         return LoggedCost(record, attempts, pages_of(client, mlflow, run_id))
     return None
 

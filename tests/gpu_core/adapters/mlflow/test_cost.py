@@ -9,6 +9,7 @@ from mlflow.entities import Run
 from prefect.settings import PREFECT_UI_URL, temporary_settings
 
 from gpu_core.adapters.mlflow.cost import CostStatus, cost_status, log_run_cost
+from gpu_core.decisions.costs.run_bills import RunBill
 from gpu_core.decisions.costs.usage_cost import RunCost, run_cost
 from gpu_core.decisions.model.attempts import EndReason, RunRecord
 from gpu_core.decisions.model.gpu_summary import GpuSummary
@@ -219,3 +220,23 @@ def test_experiments_compare_by_cost_in_mlflows_own_search(client: MlflowClient)
 )
 def test_how_far_a_cost_can_be_relied_on(cost: RunCost, want: CostStatus) -> None:
     assert cost_status(cost) is want
+
+
+@pytest.mark.parametrize(
+    ("charged_usd", "want"),
+    [pytest.param(3, "all", id="all of it"), pytest.param(1, "part", id="an hour of it")],
+)
+def test_what_a_bill_says_stands_next_to_the_cost(
+    client: MlflowClient, charged_usd: int, want: str
+) -> None:
+    record = make_run(f"reconciled-{want}", final_state="Completed")
+    assert "cost.reconciled" not in log(client, record).data.tags
+    bill = RunBill(charged_micro_usd=charged_usd * 10**6, billed_micro_usd=4_500_000, parts=1)
+    run_id = log_run_cost(
+        client, record, COST, status=CostStatus.FINAL, price_book="book-1", bill=bill
+    )
+    data = client.get_run(run_id).data
+    assert (data.tags["cost.reconciled"], data.tags["cost.status"]) == (want, "final")
+    assert data.metrics["cost/reconciled_usd"] == charged_usd
+    assert data.metrics["cost/billed_usd"] == 4.5
+    assert data.metrics["cost/total_usd"] == 3.0

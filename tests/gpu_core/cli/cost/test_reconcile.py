@@ -3,6 +3,7 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
 from gpu_core.decisions.costs.capacity_intervals import CapacityChanges
-from gpu_core.testing.builders.attempts import at
+from gpu_core.testing.builders.attempts import at, make_run
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval
 from tests.gpu_core.decisions.costs.test_reconciliation import Row, line
+from tests.gpu_core.decisions.costs.test_run_bills import made
 
 BILL = [
     line(BilledCost="17.5"),
@@ -93,3 +95,68 @@ def test_a_file_that_is_no_bill_is_refused(
     assert main(["cost", "reconcile", str(path), "--ledger", ledger_path]) == 2
     assert want in capsys.readouterr().err
     assert main(["cost", "reconcile", str(tmp_path / "no.csv"), "--ledger", ledger_path]) == 2
+
+
+def read(ledger_path: str, capsys: pytest.CaptureFixture[str], *by: str) -> Any:
+    """What a report says of the day's runs."""
+    command = ["cost", "report", "day", "--day", "2026-03-04", "--ledger", ledger_path, "--json"]
+    assert main([*command, *(f"--by={key}" for key in by)]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def unlogged(ledger_path: str) -> list[tuple[str, str]]:
+    """Which costs are to be logged to MLflow, and why."""
+    with Ledger.open(f"sqlite:///{ledger_path}") as ledger:
+        found = ledger.unlogged_costs("gpus", "host-1", at(9))
+        for cost in found:
+            ledger.note_logged(cost)
+    return [(cost.flow_run_id, cost.cause) for cost in found]
+
+
+@pytest.fixture
+def with_runs(ledger_path: str) -> str:
+    """Two runs on the machine: two GPUs for an hour, and one for half an hour, at 2 USD."""
+    with Ledger.open(f"sqlite:///{ledger_path}") as ledger:
+        for name, gpus, hours in (("large", 2, 1.0), ("small", 1, 0.5)):
+            attempt = made(name, end=hours, gpus=gpus)
+            ledger.import_records([(make_run(name, final_state="Completed"), [attempt])])
+    return ledger_path
+
+
+def test_runs_are_marked_with_what_they_were_charged_and_are_billed(
+    with_runs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The machine of 16 USD is billed 20 USD: a run pays 5/4."""
+    bill = written(tmp_path / "bill.csv", [line(BilledCost="20", EffectiveCost="20")])
+    command = ["cost", "reconcile", str(bill), "--ledger", with_runs]
+    assert main([*command, "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "2 runs would be marked as reconciled: charged $5.00, billed $6.25" in said
+    assert read(with_runs, capsys)["total"]["billed_micro_usd"] is None
+    assert unlogged(with_runs) == []
+
+    assert main([*command, "--json"]) == 0
+    want = [("large", 4_000_000, 5_000_000), ("small", 1_000_000, 1_250_000)]
+    keys = ("flow_run_id", "charged_micro_usd", "billed_micro_usd")
+    got = json.loads(capsys.readouterr().out)["runs"]
+    assert [tuple(each[key] for key in keys) for each in got] == want
+    report = read(with_runs, capsys, "run")
+    keys = ("run", "reconciled_micro_usd", "billed_micro_usd")
+    assert [tuple(row[key] for key in keys) for row in report["rows"]] == want
+    assert report["total"]["billed_micro_usd"] == 6_250_000
+    assert unlogged(with_runs) == [("large", "reconciled"), ("small", "reconciled")]
+
+
+def test_the_same_bill_again_changes_nothing_and_a_corrected_one_replaces_it(
+    with_runs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for cost, want, logged in (("16", 5_000_000, 2), ("16", 5_000_000, 0), ("32", 10_000_000, 2)):
+        bill = written(tmp_path / "bill.csv", [line(BilledCost=cost, EffectiveCost=cost)])
+        assert main(["cost", "reconcile", str(bill), "--ledger", with_runs]) == 0
+        assert "marked as reconciled" in capsys.readouterr().out
+        assert read(with_runs, capsys)["total"]["billed_micro_usd"] == want
+        assert len(unlogged(with_runs)) == logged
+    assert main(["cost", "report", "month", "--day", "2026-03-04", "--ledger", with_runs]) == 0
+    head = capsys.readouterr().out
+    assert "Reconciled" in head
+    assert "$10.00" in head

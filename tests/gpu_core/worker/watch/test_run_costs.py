@@ -15,6 +15,8 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.store import UnloggedEnd
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess
 from gpu_core.decisions.costs.mlflow_views import MlflowPages
+from gpu_core.decisions.costs.run_bills import AttemptBill
+from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 from gpu_core.worker.watch.run_costs import RunCosts
@@ -137,6 +139,32 @@ def test_a_worker_killed_after_logging_logs_it_again_and_changes_nothing(
     Worker(ledger, uri).look()
     assert waiting(ledger) == []
     assert logged(MlflowClient(uri), "run-1") == [(2.0, "final", 1)]
+
+
+def test_what_a_bill_says_of_a_run_is_logged_after_the_costs_of_ends(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    end(ledger, "billed", 1)
+    Worker(ledger, uri).look()
+    part = AttemptBill(
+        flow_run_id="billed",
+        attempt_id="billed/1",
+        instance="i-1",
+        bill_start=at(0),
+        bill_end=at(1),
+        charged_micro_usd=1_000_000,
+        billed_micro_usd=1_250_000,
+    )
+    assert ledger.note_bills(["i-1"], Window(at(0), at(1)), [part], at(1)) == {"billed"}
+    end(ledger, "ended-later", 2)
+    assert waiting(ledger) == ["ended-later", "billed"]
+    Worker(ledger, uri).look()
+    (run,) = MlflowClient(uri).search_runs(
+        [each.experiment_id for each in MlflowClient(uri).search_experiments()],
+        "tags.`cost.reconciled` = 'all'",
+    )
+    assert (run.data.metrics["cost/total_usd"], run.data.metrics["cost/billed_usd"]) == (1.0, 1.25)
 
 
 def test_a_run_that_mlflow_does_not_take_keeps_no_other_waiting(

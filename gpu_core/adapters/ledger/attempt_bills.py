@@ -1,0 +1,107 @@
+"""What bills say of attempts: statements over one connection, in its transaction."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from gpu_core.adapters.ledger.cost_slices import CostQuestion, key_columns
+from gpu_core.adapters.ledger.engine import chunks
+from gpu_core.adapters.ledger.schema import attempt_bills, attempts, runs
+from gpu_core.decisions.costs.cost_report import BillSum, Keys
+from gpu_core.decisions.costs.run_bills import AttemptBill, RunBill, run_bills
+from gpu_core.decisions.costs.usage_cost import Window
+
+_c = attempt_bills.c
+
+
+def replace_bills(
+    connection: sa.Connection,
+    instances: Iterable[str],
+    window: Window,
+    found: Sequence[AttemptBill],
+    reconciled_at: datetime,
+) -> frozenset[str]:
+    """Write what a bill says; it replaces earlier bills of the same machines for the same time.
+
+    Args:
+        instances: The machines of the bill.
+        window: Its time.
+        found: What it says.
+        reconciled_at: The moment.
+
+    Returns:
+        The runs of which bills say something else now; empty: nothing was written.
+    """
+    before: set[AttemptBill] = set()
+    for ids in chunks(sorted(set(instances))):
+        here = (_c.instance.in_(ids), _c.bill_start < window.end, _c.bill_end > window.start)
+        before.update(_read(connection, sa.select(attempt_bills).where(*here)))
+    gone, new = before - set(found), [part for part in found if part not in before]
+    for part in sorted(gone, key=lambda p: (p.attempt_id, p.instance, p.bill_start)):
+        connection.execute(
+            sa.delete(attempt_bills).where(
+                _c.attempt_id == part.attempt_id,
+                _c.instance == part.instance,
+                _c.bill_start == part.bill_start,
+            )
+        )
+    if new:
+        rows = [asdict(part) | {"reconciled_at": reconciled_at} for part in new]
+        connection.execute(sa.insert(attempt_bills), rows)
+    return frozenset(part.flow_run_id for part in (*gone, *new))
+
+
+def read_run_bills(connection: sa.Connection, flow_run_ids: Sequence[str]) -> dict[str, RunBill]:
+    """What do bills say of these runs? Without those of which they say nothing."""
+    found: list[AttemptBill] = []
+    for ids in chunks(flow_run_ids):
+        statement = sa.select(attempt_bills).where(_c.flow_run_id.in_(ids))
+        found += _read(connection, statement)
+    return run_bills(found)
+
+
+def read_bill_sums(connection: sa.Connection, asked: CostQuestion) -> dict[Keys, BillSum]:
+    """What do bills say of each group, that are for a time in the window?
+
+    A bill that is for a time beyond it says nothing: its parts are not divided.
+    """
+    keys = key_columns(asked.keys)
+    sums = [
+        sa.cast(sa.func.sum(column), sa.BigInteger)
+        for column in (_c.charged_micro_usd, _c.billed_micro_usd)
+    ]
+    wanted = [_c.bill_start >= asked.window.start, _c.bill_end <= asked.window.end]
+    if asked.pool is not None:
+        wanted.append(runs.c.pool == asked.pool)
+    if asked.provenance is not None:
+        wanted.append(runs.c.provenance == asked.provenance)
+    statement = (
+        sa.select(*keys, *sums)
+        .join_from(attempt_bills, attempts, _c.attempt_id == attempts.c.attempt_id)
+        .join(runs, runs.c.flow_run_id == attempts.c.flow_run_id)
+        .where(*wanted)
+        .group_by(*keys)
+    )
+    rows = (tuple(row) for row in connection.execute(statement))
+    return {row[:-2]: BillSum(*row[-2:]) for row in rows if row[-1] is not None}
+
+
+def last_hosts(connection: sa.Connection, flow_run_ids: Iterable[str]) -> dict[str, str]:
+    """On which host was the last attempt of each of these runs?"""
+    hosts: dict[str, str] = {}
+    for ids in chunks(sorted(flow_run_ids)):
+        statement = (
+            sa.select(attempts.c.flow_run_id, attempts.c.host)
+            .where(attempts.c.flow_run_id.in_(ids))
+            .order_by(attempts.c.flow_run_id, attempts.c.number)
+        )
+        hosts |= dict(row._tuple() for row in connection.execute(statement))
+    return hosts
+
+
+def _read(connection: sa.Connection, statement: sa.Select[tuple[object, ...]]) -> list[AttemptBill]:
+    names = [column.name for column in _c if column.name != "reconciled_at"]
+    rows = connection.execute(statement).mappings()
+    return [AttemptBill(**{name: row[name] for name in names}) for row in rows]
