@@ -12,7 +12,7 @@ from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.utilities.asyncutils import run_coro_as_sync
 
-from gpu_core.adapters.files.policy_file import load_policy
+from gpu_core.adapters.files.policy_file import policy_or_default
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.budget_use import read_budget_uses
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
@@ -91,7 +91,7 @@ def report_cost(
     """
     day = day or day_before(flow_run.scheduled_start_time)
     now = datetime.now(UTC)
-    in_force = Policy(version=1) if policy is None else load_policy(policy)
+    in_force = policy_or_default(policy)
     known = Known.by(in_force, planned)
     # In a synchronous flow no event loop runs, but a flow that calls this one may have its own.
     found: Addresses = run_coro_as_sync(read_addresses(pool))

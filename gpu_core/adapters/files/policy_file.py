@@ -15,3 +15,13 @@ def load_policy(path: Path) -> Policy:
     """
     data, lines = read_yaml(path, what="policy file")
     return parse_policy(data, source=str(path), lines=lines)
+
+
+def policy_or_default(path: Path | None) -> Policy:
+    """Which policy does this file hold? Without a file: the default one.
+
+    Raises:
+        InvalidInput: As for `load_policy`.
+        InvalidInputs: As for `load_policy`.
+    """
+    return Policy(version=1) if path is None else load_policy(path)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from gpu_core.adapters.files.policy_file import load_policy
+from gpu_core.adapters.files.policy_file import policy_or_default
 from gpu_core.adapters.ledger.daily_costs import Wanted, read_daily_costs, read_histories
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.cli.anomalies.document import anomalies_document
@@ -15,7 +15,6 @@ from gpu_core.decisions.anomalies.judgement import Judgement
 from gpu_core.decisions.anomalies.known import Known
 from gpu_core.decisions.anomalies.seasonal import JUDGED, judge_by_season
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
-from gpu_core.decisions.policy.policy import Policy
 
 _MOST_DAYS = 31
 _TOTAL = "total"
@@ -45,7 +44,7 @@ def run_anomalies(
     now = datetime.now(UTC)
     first, last = _days(day, since, now.date())
     dimensions = _dimensions(by)
-    known = Known.by(Policy(version=1) if policy_path is None else load_policy(policy_path))
+    known = Known.by(policy_or_default(policy_path))
     wanted = Wanted(now=now, pool=pool, with_generated=with_generated)
     with open_to_read(ledger_url()) as ledger:
         histories = read_histories(ledger, first, last, wanted)

@@ -12,7 +12,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from gpu_core.adapters.files.catalog_file import load_sheet
-from gpu_core.adapters.files.policy_file import load_policy
+from gpu_core.adapters.files.policy_file import policy_or_default
 from gpu_core.adapters.ledger.savings import SavingsQuestion, read_savings
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.decisions.catalog.offerings import Catalog
@@ -24,7 +24,6 @@ from gpu_core.decisions.costs.savings.tables import SavingsTable, savings_notes,
 from gpu_core.decisions.costs.usage import US_PER_HOUR
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.policy.policy import Policy
 
 
 def run_savings(
@@ -45,7 +44,7 @@ def run_savings(
         LedgerError: The ledger cannot be read.
     """
     window = period_window("month", _first_day(month))
-    policy = Policy(version=1) if policy_file is None else load_policy(policy_file)
+    policy = policy_or_default(policy_file)
     ratio = _ratio(committed_percent)
     asked = SavingsQuestion(
         month=window,

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpu_core.adapters.files.catalog_file import load_catalog
-from gpu_core.adapters.files.policy_file import load_policy
+from gpu_core.adapters.files.policy_file import policy_or_default
 from gpu_core.adapters.ledger.optimization import read_optimization
 from gpu_core.adapters.ledger.source import open_to_read
+from gpu_core.cli.shared.options import parse_day
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
 from gpu_core.decisions.catalog.offerings import combined
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
@@ -24,7 +25,6 @@ from gpu_core.decisions.optimization.markdown import change_text, percent_range,
 from gpu_core.decisions.optimization.period import Period
 from gpu_core.decisions.optimization.proposal import Proposal, to_document
 from gpu_core.decisions.optimization.propose import Optimization
-from gpu_core.decisions.policy.policy import Policy, parse_policy
 
 _MOST_ROWS = 10
 
@@ -90,33 +90,20 @@ def _read(
     pool: str | None,
     with_generated: bool,
 ) -> Optimization:
-    period, in_force = Period.before(_day(day)), _policy(policy)
+    now = datetime.now(UTC)
+    period = Period.before(now.date() if day is None else parse_day(day, "day"))
+    in_force = policy_or_default(policy)
     with open_to_read(ledger_url()) as ledger:
         catalog = combined((load_catalog(DEFAULT_CATALOG), ledger.catalog()))
         return read_optimization(
             ledger,
             period,
-            datetime.now(UTC),
+            now,
             policy=in_force,
             catalog=catalog,
             pool=pool,
             with_generated=with_generated,
         )
-
-
-def _day(text: str | None) -> date:
-    if text is None:
-        return datetime.now(UTC).date()
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(
-            "day", "is not a date", got=text, allowed="a date such as 2026-11-24"
-        ) from None
-
-
-def _policy(path: Path | None) -> Policy:
-    return parse_policy({"version": 1}, source="default") if path is None else load_policy(path)
 
 
 def _named(proposal_id: str, proposals: Sequence[Proposal]) -> Proposal:
