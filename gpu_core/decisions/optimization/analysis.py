@@ -14,7 +14,7 @@ IDLE_GPUS = "held GPUs that did nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class DeploymentCost:
     """All runs of one deployment."""
 
     deployment: str
@@ -40,7 +40,7 @@ class Analysis:
 
     cost_micro_usd: int
     unpriced_runs: int
-    workloads: tuple[Workload, ...]
+    workloads: tuple[DeploymentCost, ...]
     """The dearest first."""
     waste: tuple[Waste, ...]
     """The dearest first; what nothing was lost by is left out. Kinds may overlap: a held GPU that
@@ -63,12 +63,12 @@ def analyse(facts: Sequence[RunFact], capacity: CapacityCost | None) -> Analysis
     )
 
 
-def _workloads(facts: Iterable[RunFact]) -> tuple[Workload, ...]:
+def _workloads(facts: Iterable[RunFact]) -> tuple[DeploymentCost, ...]:
     groups: dict[str, list[RunFact]] = defaultdict(list)
     for fact in facts:
         groups[fact.run.deployment or fact.run.flow_name].append(fact)
     found = [
-        Workload(
+        DeploymentCost(
             deployment=name,
             team=runs[-1].run.team,
             runs=len(runs),
