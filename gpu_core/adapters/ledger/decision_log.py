@@ -29,14 +29,19 @@ def append(connection: sa.Connection, writer: str, batch: Sequence[Decision]) ->
 
 
 def read_links(
-    connection: sa.Connection, flow_run_id: str | None = None, kind: str | None = None
+    connection: sa.Connection,
+    flow_run_id: str | None = None,
+    kind: str | None = None,
+    writer: str | None = None,
 ) -> Iterator[Link]:
-    """All decisions by writer and number, or those about a run, or of a kind."""
+    """All decisions by writer and number, or those about a run, of a kind or of a writer."""
     statement = sa.select(decisions).order_by(_c.writer, _c.number)
     if flow_run_id is not None:
         statement = statement.where(_c.flow_run_id == flow_run_id)
     if kind is not None:
         statement = statement.where(_c.kind == kind)
+    if writer is not None:
+        statement = statement.where(_c.writer == writer)
     found = connection.execution_options(yield_per=_ROWS_PER_READ).execute(statement)
     return (Link(**row) for row in found.mappings())
 

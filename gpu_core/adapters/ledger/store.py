@@ -449,10 +449,16 @@ class Ledger:
             lambda connection: append(connection, decided.writer, decided.decisions)
         )
 
-    def decisions(self, *, flow_run_id: str | None = None, kind: str | None = None) -> list[Link]:
-        """Which decisions were written down, about a run or of a kind? By writer and number."""
+    def decisions(
+        self,
+        *,
+        flow_run_id: str | None = None,
+        kind: str | None = None,
+        writer: str | None = None,
+    ) -> list[Link]:
+        """Which decisions were written down, about a run, of a kind or by a writer? In order."""
         with self._reader.begin() as connection:
-            return list(read_links(connection, flow_run_id, kind))
+            return list(read_links(connection, flow_run_id, kind, writer))
 
     def last_policy(self, writer: str) -> str | None:
         """The digest of the policy that this writer noted last; None: it has noted none."""

@@ -35,6 +35,22 @@ class DecisionKind(StrEnum):
     """A person moved a run to the front of the queue."""
     POLICY_CHANGED = "PolicyChanged"
     """Another policy is in force."""
+    PROPOSED = "Proposed"
+    """A change of a deployment would save money."""
+    APPROVED = "Approved"
+    """A person approved a proposal."""
+    DECLINED = "Declined"
+    """A person declined a proposal."""
+    CHANGE_BEGUN = "ChangeBegun"
+    """A deployment is about to be changed as a proposal says."""
+    APPLIED = "Applied"
+    """A deployment has the change that a proposal says."""
+    NOT_APPLIED = "NotApplied"
+    """A proposal was approved, and its deployment had changed or was gone."""
+    VERIFIED = "Verified"
+    """What a proposal saved was measured."""
+    UNDONE = "Undone"
+    """A person took the change of a proposal back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from gpu_core.decisions.costs.usage_cost import Window
 PERIOD_DAYS = 28
 """Four whole weeks: each weekday counts the same."""
 VERIFY_DAYS = 14
-"""Two whole weeks are enough to see most changes, and soon enough to take one back."""
+"""Two whole weeks are enough to see most changes, and soon enough to undo one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

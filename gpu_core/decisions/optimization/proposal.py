@@ -97,7 +97,7 @@ class Proposal:
 
     @property
     def undo(self) -> str:
-        """How it is taken back."""
+        """How it is undone."""
         return f"prefect-gpu optimize undo {self.proposal_id}"
 
     @property

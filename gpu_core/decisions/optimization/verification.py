@@ -43,7 +43,7 @@ class Verification:
 
     @property
     def should_undo(self) -> bool:
-        """Did the prediction fail, so that the change is to be taken back?"""
+        """Did the prediction fail, so that the change should be undone?"""
         return self.verdict in (Verdict.LESS, Verdict.LOSS)
 
 
@@ -100,7 +100,7 @@ def verification_sentence(proposal: Proposal, found: Verification) -> str:
         f"{saved} {word}, {found.saving:.0%} of the cost for the same work in {found.runs} runs; "
         f"{predicted}."
     )
-    return f"{said} Take it back: {proposal.undo}" if found.should_undo else said
+    return f"{said} Undo it: {proposal.undo}" if found.should_undo else said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

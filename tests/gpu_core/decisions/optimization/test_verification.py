@@ -60,7 +60,7 @@ def test_the_verdict_is(proposal, per_hour, price, want):
     assert found.verdict in want
     assert found.should_undo == (found.verdict in (Verdict.LESS, Verdict.LOSS))
     said = verification_sentence(proposal, found)
-    assert (f"Take it back: {proposal.undo}" in said) == found.should_undo
+    assert (f"Undo it: {proposal.undo}" in said) == found.should_undo
 
 
 def test_too_few_runs_or_runs_without_price_are_no_verdict(proposal):

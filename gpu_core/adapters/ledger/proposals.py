@@ -1,0 +1,42 @@
+"""The records of proposals in the ledger's log of decisions."""
+
+from gpu_core.adapters.ledger.store import Ledger, Logged
+from gpu_core.decisions.attempts.decision_chain import Decision
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.optimization.records import WRITER, ProposalRecord, records_of
+
+
+def read_proposals(ledger: Ledger) -> dict[str, ProposalRecord]:
+    """All proposals with their state, by id.
+
+    Raises:
+        InvalidInput: A record cannot be read.
+        LedgerError: The ledger cannot be read.
+    """
+    return records_of(ledger.decisions(writer=WRITER))
+
+
+def read_proposal(ledger: Ledger, proposal_id: str) -> ProposalRecord:
+    """The proposal of this id, with its state.
+
+    Raises:
+        InvalidInput: There is none of this id.
+        LedgerError: The ledger cannot be read.
+    """
+    known = read_proposals(ledger)
+    if proposal_id not in known:
+        raise InvalidInput(
+            "proposal",
+            "is not in the ledger",
+            got=proposal_id,
+            allowed=listed(known) if known else "none: no proposal is recorded yet",
+            nearest=nearest_name(proposal_id, known),
+            remedy="run the flow propose-savings, which records proposals",
+        )
+    return known[proposal_id]
+
+
+def append_records(ledger: Ledger, *decisions: Decision) -> None:
+    """Add these to the log; those that are there already are left out."""
+    if decisions:
+        ledger.log(Logged(WRITER, decisions))

@@ -1,0 +1,56 @@
+"""Deployments, as proposals read and change them."""
+
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.exceptions import ObjectNotFound
+
+from gpu_core.decisions.optimization.target import Target
+
+_SUSPENDED = "Suspended"
+_RESUMING = "Resuming"
+
+
+async def read_target(client: PrefectClient, name: str) -> Target | None:
+    """The deployment of this name, `flow/deployment`; None: there is none."""
+    try:
+        found = await client.read_deployment_by_name(name)
+    except ObjectNotFound:
+        return None
+    return Target(
+        deployment_id=str(found.id),
+        work_pool=found.work_pool_name,
+        work_queue=found.work_queue_name,
+        entrypoint=found.entrypoint,
+        job_variables=found.job_variables or {},
+    )
+
+
+async def write_job_variables(client: PrefectClient, target: Target) -> None:
+    """Give the deployment these job variables, all at once; everything else stays as it is."""
+    update = DeploymentUpdate(job_variables=dict(target.job_variables))
+    await client.update_deployment(UUID(target.deployment_id), update)
+
+
+class Resumption(NamedTuple):
+    """When a suspended run was resumed, and until when that was possible. None: not known."""
+
+    resumed_at: datetime | None
+    expires_at: datetime | None
+
+
+async def read_resumption(client: PrefectClient, flow_run_id: UUID) -> Resumption:
+    """How did this run come back from its last suspension?"""
+    states = await client.read_flow_run_states(flow_run_id)
+    ordered = sorted(states, key=lambda state: state.timestamp)
+    suspended = [n for n, state in enumerate(ordered) if state.name == _SUSPENDED]
+    if not suspended:
+        return Resumption(None, None)
+    last = suspended[-1]
+    expires_at = ordered[last].state_details.pause_timeout
+    following = ordered[last + 1] if last + 1 < len(ordered) else None
+    is_resumed = following is not None and following.name == _RESUMING
+    return Resumption(following.timestamp if following and is_resumed else None, expires_at)

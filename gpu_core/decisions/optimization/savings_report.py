@@ -1,0 +1,90 @@
+"""Proposals with their states, as a page in Prefect's UI."""
+
+from collections.abc import Iterable, Sequence
+
+from gpu_core.decisions.model.markdown import cell, escaped, table
+from gpu_core.decisions.optimization.markdown import change_text, percent_range, proposal_lines
+from gpu_core.decisions.optimization.markdown import to_markdown as found_markdown
+from gpu_core.decisions.optimization.proposal import Proposal
+from gpu_core.decisions.optimization.propose import Optimization
+from gpu_core.decisions.optimization.records import ProposalRecord, score_of
+from gpu_core.decisions.optimization.verification import verification_sentence
+
+ARTIFACT_KEY = "gpu-savings"
+
+
+def savings_page(
+    found: Optimization, records: Iterable[ProposalRecord], without_deployment: Sequence[str]
+) -> str:
+    """Where money went, what is proposed now, and the state of all proposals.
+
+    Args:
+        found: What the ledger's period gives.
+        records: All that were ever proposed.
+        without_deployment: Ids of proposals whose deployment this server does not have.
+    """
+    parts = [found_markdown(found).rstrip()]
+    if without_deployment:
+        names = ", ".join(sorted(without_deployment))
+        parts.append(f"Not on this server, so that it cannot be changed: {names}.")
+    parts.append(record_section(records))
+    return "\n\n".join(parts) + "\n"
+
+
+def record_section(records: Iterable[ProposalRecord]) -> str:
+    """All proposals with their state: the score first, losses included."""
+    known = list(records)
+    lines = ["## All proposals", score_of(known).sentence]
+    if known:
+        head = ("Proposal", "Deployment", "State", "Predicted", "Measured")
+        lines.append(table(head, (_row(record) for record in known)))
+    lines += [
+        f"- {record.proposal.proposal_id}: {escaped(said)}"
+        for record in known
+        if (said := _failed(record)) is not None
+    ]
+    return "\n\n".join(lines)
+
+
+def _row(record: ProposalRecord) -> tuple[str, ...]:
+    proposal, measured = record.proposal, record.verification
+    by = "" if record.decided_by is None else f" ({cell(record.decided_by)})"
+    saving = None if measured is None else measured.saving
+    return (
+        proposal.proposal_id,
+        cell(proposal.deployment),
+        f"{record.state.value}{by}",
+        percent_range(proposal.saving),
+        "–" if saving is None else f"{saving:.0%}",
+    )
+
+
+def _failed(record: ProposalRecord) -> str | None:
+    if record.not_applied is not None and record.applied_at is None:
+        return record.not_applied
+    found = record.verification
+    if found is None or not found.should_undo or record.undone_at is not None:
+        return None
+    return verification_sentence(record.proposal, found)
+
+
+def question(proposal: Proposal) -> str:
+    """The question to a person in Prefect's UI, as Markdown."""
+    lines = "\n".join(f"- {escaped(line)}" for line in proposal_lines(proposal))
+    return (
+        f"Apply {proposal.proposal_id} to {escaped(proposal.deployment)}?\n\n{lines}\n\n"
+        "Type `approve` or `decline`, and your name."
+    )
+
+
+def dry_run_text(proposal: Proposal, problem: str | None) -> str:
+    """The change, for the log.
+
+    Args:
+        proposal: What would be applied.
+        problem: Why that is not possible; None: it is.
+    """
+    changes = "; ".join(change_text(change) for change in proposal.changes)
+    if problem is not None:
+        return f"Dry run: nothing would be changed. {problem}"
+    return f"Dry run: {proposal.deployment} would get {changes} once a person has approved it."
