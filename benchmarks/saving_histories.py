@@ -1,7 +1,8 @@
 """Generated histories of a ledger, in which it is known what a change would save.
 
 A month and the one before it, then the days after the change. Weekends have 0.4 of the runs of
-weekdays. Work varies by run, spot is interrupted by a Poisson process, and waits are exponential.
+weekdays. Work varies by run, spot is interrupted by a Poisson process, and waits vary by half their
+mean.
 """
 
 from collections.abc import Iterator
@@ -92,7 +93,7 @@ class History:
             submitted_at=submitted_at,
             final_state="Completed",
         )
-        admitted_at = submitted_at + timedelta(seconds=float(rng.exponential(WAIT_S)))
+        admitted_at = submitted_at + timedelta(seconds=float(rng.gamma(4, WAIT_S / 4)))
         # Gamma-distributed work: positive, with the wanted coefficient of variation.
         shape = 1 / work.spread**2
         left_s = float(rng.gamma(shape, work.hours * 3600 / shape))

@@ -24,6 +24,7 @@ from gpu_core.cli.gpus.arguments import history as gpus_history
 from gpu_core.cli.ledger.arguments import verify
 from gpu_core.cli.optimize.arguments import optimize
 from gpu_core.cli.optimize.arguments import show as optimize_show
+from gpu_core.cli.optimize.arguments import undo as optimize_undo
 from gpu_core.cli.optimize.ask import ask as optimize_ask
 from gpu_core.cli.plan.arguments import plan
 from gpu_core.cli.queue.arguments import hold, move_up, queue, release
@@ -93,6 +94,7 @@ _OPTIMIZE_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
         optimize_ask,
         ('optimize ask "most expensive workloads this week"', "optimize ask 'cost by day' --json"),
     ),
+    ("undo", optimize_undo, ("optimize undo spot-3f2a9c1b",)),
 )
 _COMMANDS: tuple[tuple[str, Group, Callable[..., int], tuple[str, ...]], ...] = (
     ("quickstart", _START, quickstart, ("quickstart --keep",)),

@@ -5,7 +5,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from gpu_core.cli.cost.arguments import DEFAULT_OPTIONS, LedgerOptions
+from gpu_core.cli.cost.arguments import (
+    DEFAULT_ADDRESS,
+    DEFAULT_OPTIONS,
+    LedgerAddress,
+    LedgerOptions,
+)
 from gpu_core.cli.shared.options import AsJson
 
 _Day = Annotated[
@@ -64,3 +69,22 @@ def show(
         with_generated=options.with_generated,
         as_json=as_json,
     )
+
+
+def undo(
+    proposal: _Proposal,
+    /,
+    *,
+    by: Annotated[str | None, Parameter(help="Who undoes it. Default: your user name.")] = None,
+    options: LedgerAddress = DEFAULT_ADDRESS,
+) -> int:
+    """Undo an applied proposal: its job variables get the values that they had before.
+
+    Other job variables stay as they are. If someone has changed these since, nothing is changed.
+    """
+    from gpu_core.cli.shared.prefect_settings import load_prefect
+
+    load_prefect()
+    from gpu_core.cli.optimize.undo import run_undo
+
+    return run_undo(proposal, options.address, by)

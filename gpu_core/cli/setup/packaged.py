@@ -50,6 +50,8 @@ class PackagedDeployment:
         )
 
 
+_WITHOUT_GPU = {"gpu_count": 0, "team": "platform", "project": "gpu-reports"}
+
 PACKAGED_DEPLOYMENTS = (
     PackagedDeployment(
         module="gpu_core.flows.report_cost",
@@ -57,7 +59,7 @@ PACKAGED_DEPLOYMENTS = (
         name="nightly",
         description="What yesterday's GPU runs cost, by team and project, and what stands out.",
         tags=("gpu", "report"),
-        job_variables={"gpu_count": 0, "team": "platform", "project": "gpu-reports"},
+        job_variables=_WITHOUT_GPU,
         cron="30 1 * * *",
     ),
     PackagedDeployment(
@@ -66,8 +68,34 @@ PACKAGED_DEPLOYMENTS = (
         name="monthly",
         description="What the GPU runs of the month that has ended cost, by whom and where.",
         tags=("gpu", "report"),
-        job_variables={"gpu_count": 0, "team": "platform", "project": "gpu-reports"},
+        job_variables=_WITHOUT_GPU,
         cron="0 2 1 * *",
+    ),
+    PackagedDeployment(
+        module="gpu_core.flows.propose_savings",
+        function="propose_savings",
+        name="nightly",
+        description="Which changes of deployments would save money. Nothing is changed.",
+        tags=("gpu", "savings"),
+        job_variables=_WITHOUT_GPU,
+        cron="30 2 * * *",
+    ),
+    PackagedDeployment(
+        module="gpu_core.flows.apply_saving",
+        function="apply_saving",
+        name="by-request",
+        description="Ask a person whether a proposed change is made, and make it.",
+        tags=("gpu", "savings"),
+        job_variables=_WITHOUT_GPU,
+    ),
+    PackagedDeployment(
+        module="gpu_core.flows.verify_savings",
+        function="verify_savings",
+        name="nightly",
+        description="What applied proposals have saved, against what was predicted.",
+        tags=("gpu", "savings"),
+        job_variables=_WITHOUT_GPU,
+        cron="0 3 * * *",
     ),
     PackagedDeployment(
         module="gpu_core.flows.refresh_catalog",
@@ -75,7 +103,7 @@ PACKAGED_DEPLOYMENTS = (
         name="daily",
         description="Read AWS's prices, which runs on its instances pay from then on.",
         tags=("gpu", "prices"),
-        job_variables={"gpu_count": 0, "team": "platform", "project": "gpu-reports"},
+        job_variables=_WITHOUT_GPU,
         cron="0 1 * * *",
         is_paused=True,
     ),

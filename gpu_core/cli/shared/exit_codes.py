@@ -31,6 +31,7 @@ MEANING_OF_1: Mapping[str, str] = {
     "prefect-gpu optimize": "the ledger's database cannot be read",
     "prefect-gpu optimize show": "the ledger's database cannot be read",
     "prefect-gpu optimize ask": "the ledger's database cannot be read",
+    "prefect-gpu optimize undo": "the deployment has changed since, or a server refused",
     "prefect-gpu ledger verify": "a record was changed or is missing, or it cannot be read",
     "prefect-gpu spot-replay": "a deadline was missed, or the ledger's database cannot be read",
 }

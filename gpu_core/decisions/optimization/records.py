@@ -157,7 +157,8 @@ def undone(record: ProposalRecord, by: str, now: datetime) -> Decision:
 
 
 def _version(proposal: Proposal, before: Before, proposed_at: datetime) -> str:
-    return f"{proposal.proposal_id}/{proposed_at:%Y-%m-%d}/{before.digest[:8]}"
+    # Also the key of the question, for which Prefect takes lower case, digits and dashes only.
+    return f"{proposal.proposal_id}-{proposed_at:%Y-%m-%d}-{before.digest[:8]}"
 
 
 def _next(

@@ -1,0 +1,160 @@
+"""Apply one proposal after a person has approved it in Prefect's UI."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+from uuid import UUID
+
+from prefect import flow, get_run_logger
+from prefect.client.orchestration import get_client
+from prefect.flow_runs import suspend_flow_run
+from prefect.input import RunInput
+from prefect.runtime import flow_run
+from prefect.utilities.asyncutils import run_coro_as_sync
+from pydantic import Field, ValidationError
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.proposals import append_records, read_proposal
+from gpu_core.adapters.ledger.source import open_to_read
+from gpu_core.adapters.prefect.deployments import (
+    Resumption,
+    read_resumption,
+    read_target,
+    write_job_variables,
+)
+from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
+from gpu_core.decisions.optimization.changes import (
+    Refused,
+    Write,
+    apply_step,
+    approval_problem,
+    change_step,
+)
+from gpu_core.decisions.optimization.records import (
+    ProposalRecord,
+    applied,
+    begun,
+    decided,
+    not_applied,
+)
+from gpu_core.decisions.optimization.savings_report import dry_run_text, question
+from gpu_core.decisions.optimization.target import Target
+
+LONGEST_NAME = 200
+
+
+class Answer(RunInput):
+    """A person's answer. Without defaults, so that a resumption without input approves nothing."""
+
+    decision: str = Field(pattern="^(approve|decline)$", title="approve or decline")
+    name: str = Field(pattern=r"\S", max_length=LONGEST_NAME, title="Your name")
+
+
+@flow(name="apply-saving")
+def apply_saving(
+    proposal_id: str,
+    dry_run: bool = True,
+    expires_s: Annotated[int, Field(gt=0)] = 72 * 3600,
+    pool: str | None = None,
+) -> None:
+    """Ask a person whether to apply a proposal, and change its deployment.
+
+    The run is suspended while it waits: it holds no GPU and no process. The deployment is changed
+    only if it is as it was when the change was proposed.
+
+    Args:
+        proposal_id: The id, as `prefect-gpu optimize` and the page `gpu-savings` show it.
+        dry_run: Log the change; neither ask nor change anything.
+        expires_s: For how many seconds the question is open.
+        pool: The work pool whose ledger is read; by default the one that this run runs in.
+
+    Raises:
+        InvalidInput: There is no such proposal, or the pool has no ledger.
+        LedgerError: The ledger cannot be read or written, or is of another version.
+        RuntimeError: The run went on without an answer in time, or the deployment has changed.
+    """
+    url: str = run_coro_as_sync(pool_ledger_url(pool, flow_run.id))
+    with open_to_read(url) as ledger:
+        record = read_proposal(ledger, proposal_id)
+        if dry_run:
+            log_dry_run(record)
+            return
+        if record.is_approved is None:
+            record = ask_person(ledger, record, expires_s)
+        if not record.is_approved or record.applied_at is not None:
+            get_run_logger().info("%s changes nothing: it is %s", proposal_id, record.state.value)
+            return
+        change_deployment(ledger, record)
+
+
+def log_dry_run(record: ProposalRecord) -> None:
+    """Log the change, or why it is not possible."""
+    step = change_step(record, run_coro_as_sync(find_target(record.proposal.deployment)))
+    problem = step.why if isinstance(step, Refused) else None
+    get_run_logger().info(dry_run_text(record.proposal, problem))
+
+
+def ask_person(ledger: Ledger, record: ProposalRecord, expires_s: int) -> ProposalRecord:
+    """Suspend this run until a person answers, and record the answer.
+
+    A resumed run starts again and calls this a second time. The key of the question is the version
+    of the proposal: an answer about an earlier version is not an answer about this one.
+
+    Raises:
+        RuntimeError: The run went on without an answer in time.
+    """
+    asked = Answer.with_initial_data(description=question(record.proposal))
+    try:
+        answer = suspend_flow_run(wait_for_input=asked, timeout=expires_s, key=record.version)
+    except ValidationError as error:
+        if error.title != Answer.__name__:
+            raise
+        answer = None  # the state was set by hand: the run has no input
+    own_id = UUID(str(flow_run.id))
+    came: Resumption = run_coro_as_sync(find_resumption(own_id))
+    problem = approval_problem(came.resumed_at, came.expires_at, is_answer=answer is not None)
+    if answer is None or problem is not None:
+        raise RuntimeError(f"{record.proposal.proposal_id} is not approved. {problem}")
+    now, is_approved = datetime.now(UTC), answer.decision == "approve"
+    append_records(
+        ledger,
+        decided(record, is_approved=is_approved, by=answer.name, flow_run_id=str(own_id), now=now),
+    )
+    # Two runs may ask about one proposal: the first answer counts.
+    return read_proposal(ledger, record.proposal.proposal_id)
+
+
+def change_deployment(ledger: Ledger, record: ProposalRecord) -> None:
+    """Change the deployment if it is as it was, and record the result.
+
+    Raises:
+        RuntimeError: It has changed or is gone; nothing was changed.
+    """
+    name, deployment = record.proposal.proposal_id, record.proposal.deployment
+    step = apply_step(record, run_coro_as_sync(find_target(deployment)))
+    if isinstance(step, Refused):
+        append_records(ledger, not_applied(record, step.why, datetime.now(UTC)))
+        raise RuntimeError(f"{name} is not applied. {step.why}")
+    if isinstance(step, Write):
+        # After a crash this record tells the flow's own change from a person's.
+        append_records(ledger, begun(record, datetime.now(UTC)))
+        run_coro_as_sync(set_target(step.target))
+    append_records(ledger, applied(record, datetime.now(UTC)))
+    get_run_logger().info("%s is applied to %s", name, deployment)
+
+
+async def find_target(name: str) -> Target | None:
+    """The deployment as it is; None: it is gone."""
+    async with get_client() as client:
+        return await read_target(client, name)
+
+
+async def set_target(target: Target) -> None:
+    """Change the deployment."""
+    async with get_client() as client:
+        await write_job_variables(client, target)
+
+
+async def find_resumption(flow_run_id: UUID) -> Resumption:
+    """How this run was resumed."""
+    async with get_client() as client:
+        return await read_resumption(client, flow_run_id)

@@ -1,0 +1,101 @@
+"""Propose changes that save money: read the ledger, decide, record, publish."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from prefect import flow, get_run_logger, task
+from prefect.artifacts import create_markdown_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.runtime import flow_run
+from prefect.utilities.asyncutils import run_coro_as_sync
+
+from gpu_core.adapters.files.catalog_file import load_catalog
+from gpu_core.adapters.files.policy_file import policy_or_default
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.optimization import read_optimization
+from gpu_core.adapters.ledger.proposals import append_records, read_proposals
+from gpu_core.adapters.ledger.source import open_to_read
+from gpu_core.adapters.prefect.deployments import read_target
+from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
+from gpu_core.decisions.catalog import DEFAULT_CATALOG
+from gpu_core.decisions.catalog.offerings import combined
+from gpu_core.decisions.optimization.period import Period
+from gpu_core.decisions.optimization.proposal import Proposal
+from gpu_core.decisions.optimization.records import is_new, proposed
+from gpu_core.decisions.optimization.savings_report import ARTIFACT_KEY, savings_page
+from gpu_core.decisions.optimization.target import Before, Target, is_set
+
+Targets = dict[str, Target | None]
+
+
+@flow(name="propose-savings")
+def propose_savings(
+    day: date | None = None,
+    with_generated: bool = False,
+    pool: str | None = None,
+    policy: Path | None = None,
+) -> None:
+    """Propose changes of deployments that would save money, with what they are made from.
+
+    No deployment is changed. A second run for the same day proposes nothing again.
+
+    Args:
+        day: The day after the 28 days that are judged, in UTC; by default that of this run.
+        with_generated: Count generated runs too.
+        pool: The work pool whose ledger is read; by default the one that this run runs in.
+        policy: The file of the policy that was in force; by default the policy without a file.
+
+    Raises:
+        InvalidInput: The pool has no ledger, or the policy cannot be used.
+        LedgerError: The ledger cannot be read or written, or is of another version.
+    """
+    now = datetime.now(UTC)
+    day = day or flow_run.scheduled_start_time.date()
+    in_force = policy_or_default(policy)
+    url: str = run_coro_as_sync(pool_ledger_url(pool, flow_run.id))
+    with open_to_read(url) as ledger:
+        found = read_optimization(
+            ledger,
+            Period.before(day),
+            now,
+            policy=in_force,
+            catalog=combined((load_catalog(DEFAULT_CATALOG), ledger.catalog())),
+            pool=pool,
+            with_generated=with_generated,
+        )
+        targets: Targets = run_coro_as_sync(read_targets(found.proposals))
+        record_new(ledger, found.proposals, targets, now)
+        records = read_proposals(ledger)
+    missing = [p.proposal_id for p in found.proposals if targets[p.deployment] is None]
+    publish_savings(savings_page(found, records.values(), missing))
+    get_run_logger().info("%d changes are proposed", len(found.proposals))
+
+
+def record_new(
+    ledger: Ledger, proposals: Sequence[Proposal], targets: Targets, now: datetime
+) -> None:
+    """Record proposals that are new, and those whose deployment has changed since."""
+    # The deployments were read before: a change that one of these proposals made since is recorded.
+    known = read_proposals(ledger)
+    for proposal in proposals:
+        target = targets[proposal.deployment]
+        if target is None or is_set(target, proposal.job_variables):
+            continue
+        before = Before.of(target, proposal)
+        if is_new(known.get(proposal.proposal_id), before):
+            append_records(ledger, proposed(proposal, before, now))
+
+
+async def read_targets(proposals: Sequence[Proposal]) -> Targets:
+    """The deployments of these proposals; None: this server does not have it."""
+    async with get_client() as client:
+        names = sorted({proposal.deployment for proposal in proposals})
+        return {name: await read_target(client, name) for name in names}
+
+
+@task(cache_policy=NO_CACHE)
+def publish_savings(page: str) -> None:
+    """Publish the page where people look."""
+    create_markdown_artifact(page, key=ARTIFACT_KEY, description="Proposals that save GPU cost")

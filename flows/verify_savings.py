@@ -1,0 +1,75 @@
+"""Verify applied proposals: measured against predicted, days later."""
+
+from datetime import UTC, datetime
+
+from prefect import flow, get_run_logger, task
+from prefect.artifacts import create_markdown_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.runtime import flow_run
+from prefect.utilities.asyncutils import run_coro_as_sync
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.proposals import append_records, read_proposals
+from gpu_core.adapters.ledger.source import open_to_read
+from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
+from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.optimization.records import (
+    ProposalRecord,
+    is_due,
+    measured_until,
+    verified,
+)
+from gpu_core.decisions.optimization.run_facts import run_facts
+from gpu_core.decisions.optimization.savings_report import record_section
+from gpu_core.decisions.optimization.verification import (
+    Verdict,
+    verification_sentence,
+    verify,
+)
+
+ARTIFACT_KEY = "gpu-savings-verified"
+
+
+@flow(name="verify-savings")
+def verify_savings(now: datetime | None = None, pool: str | None = None) -> None:
+    """Measure the savings of applied proposals, and publish the score, losses included.
+
+    Each proposal is measured once, when its days are over; with too few runs, in a later run.
+
+    Args:
+        now: The moment that counts, for a report of a past day; by default that of this run.
+        pool: The work pool whose ledger is read; by default the one that this run runs in.
+
+    Raises:
+        InvalidInput: The pool has no ledger.
+        LedgerError: The ledger cannot be read or written, or is of another version.
+    """
+    now = now or datetime.now(UTC)
+    url: str = run_coro_as_sync(pool_ledger_url(pool, flow_run.id))
+    with open_to_read(url) as ledger:
+        for record in read_proposals(ledger).values():
+            if is_due(record, now):
+                measure(ledger, record, now)
+        records = read_proposals(ledger)
+    publish_score(f"# Savings, measured\n\n{record_section(records.values())}\n")
+
+
+def measure(ledger: Ledger, record: ProposalRecord, now: datetime) -> None:
+    """Measure one proposal and record the result."""
+    proposal, applied_at, until = record.proposal, record.applied_at, measured_until(record)
+    if applied_at is None or until is None:
+        return
+    window = Window(applied_at, until)
+    usage = ledger.usage(window.start, now, pool=proposal.pool)
+    of_deployment = [r for r in usage if r[0].deployment == proposal.deployment]
+    found = verify(proposal, run_facts(of_deployment, window, now))
+    said = verification_sentence(proposal, found)
+    get_run_logger().info("%s: %s", proposal.proposal_id, said)
+    if found.verdict is not Verdict.UNKNOWN:
+        append_records(ledger, verified(record, found, said, now))
+
+
+@task(cache_policy=NO_CACHE)
+def publish_score(page: str) -> None:
+    """Publish the page where people look."""
+    create_markdown_artifact(page, key=ARTIFACT_KEY, description="Savings, measured and predicted")

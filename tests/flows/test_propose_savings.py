@@ -1,0 +1,55 @@
+"""Proposals are published as a page, from the ledger that the pool's block names."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+from prefect.artifacts import Artifact
+from pydantic import SecretStr
+
+from blocks.usage_ledger import UsageLedger
+from flows.propose_savings import propose_savings
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.costs.demo_history import generated_history
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.optimization.savings_report import ARTIFACT_KEY
+
+DAY = date(2026, 11, 25)
+
+
+@pytest.fixture
+def ledger_url(prefect_server: None, tmp_path: Path) -> str:
+    """A ledger of two generated months that the flow finds by its block."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    UsageLedger(url=SecretStr(url)).save("default", overwrite=True)
+    with Ledger.open(url) as ledger:
+        ledger.import_records(generated_history(56, date(2026, 11, 24)))
+    return url
+
+
+def page() -> str:
+    """The newest page as people see it."""
+    artifact = Artifact.get(ARTIFACT_KEY)
+    assert artifact is not None
+    return str(artifact.data)
+
+
+def test_the_page_has_each_proposal_with_its_evidence_and_is_the_same_again(
+    ledger_url: str,
+) -> None:
+    propose_savings(DAY, with_generated=True)
+    first = page()
+    for text in ("2 changes proposed", "capacity\\_type: spot", "80 %", "Risk: ", "GPU-hours"):
+        assert text in first
+    propose_savings(DAY, with_generated=True)
+    assert page() == first
+
+
+def test_generated_runs_count_only_when_asked(ledger_url: str) -> None:
+    propose_savings(DAY)
+    assert "no change is proposed" in page()
+
+
+def test_a_policy_that_is_missing_is_named(ledger_url: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"policy\.yaml"):
+        propose_savings(DAY, policy=tmp_path / "policy.yaml")
