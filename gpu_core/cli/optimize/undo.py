@@ -32,7 +32,7 @@ def run_undo(proposal_id: str, ledger_url: Callable[[], str], by: str | None) ->
             return NO
         append_records(ledger, undone(record, by or getpass.getuser(), datetime.now(UTC)))
     names = ", ".join(sorted(record.proposal.job_variables))
-    print(f"{record.proposal.deployment} has its {names} of before {proposal_id} again")
+    print(f"{proposal_id} is undone: {record.proposal.deployment} has its earlier {names}")
     return DONE
 
 
