@@ -13,6 +13,7 @@ from gpu_core.adapters.ledger.proposals import append_records, read_proposals
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
 from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.optimization.records import (
     ProposalRecord,
     is_due,
@@ -60,7 +61,9 @@ def measure(ledger: Ledger, record: ProposalRecord, now: datetime) -> None:
     if applied_at is None or until is None:
         return
     window = Window(applied_at, until)
-    usage = ledger.usage(window.start, now, pool=proposal.pool)
+    # Generated runs say nothing about a saving that was predicted from measured ones.
+    provenance = None if proposal.has_generated else Provenance.MEASURED
+    usage = ledger.usage(window.start, now, provenance=provenance, pool=proposal.pool)
     of_deployment = [r for r in usage if r[0].deployment == proposal.deployment]
     found = verify(proposal, run_facts(of_deployment, window, now))
     said = verification_sentence(proposal, found)
