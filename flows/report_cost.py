@@ -17,6 +17,7 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.budget_use import read_budget_uses
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.daily_costs import Wanted, read_daily_costs, read_histories
+from gpu_core.adapters.ledger.proposals import read_proposals
 from gpu_core.adapters.ledger.savings import SavingsQuestion, read_savings
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.mlflow.client import mlflow_client
@@ -51,6 +52,7 @@ from gpu_core.decisions.costs.run_durations import (
 from gpu_core.decisions.costs.usage_cost import RunCost, Window, price_book, run_cost
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.optimization.savings_report import record_section
 from gpu_core.decisions.policy.policy import Policy
 
 # The last moment of a day is in the period that ends with it.
@@ -99,7 +101,8 @@ def report_cost(
     with open_to_read(ledger_url) as ledger:
         wanted = Wanted(now=now, with_generated=with_generated)
         report = read_and_decide(ledger, day, wanted, rule, known, in_force)
-        publish_report(report, with_generated)
+        proposals = proposals_of(ledger, day, with_generated)
+        publish_report(report, with_generated, proposals)
         publish_durations(read_durations(ledger, now))
         if access is None:
             get_run_logger().warning(
@@ -165,6 +168,13 @@ def read_and_decide(
     )
 
 
+def proposals_of(ledger: Ledger, day: date, with_generated: bool) -> list[str]:
+    """The section on proposals as they were at the end of this day; none if there are none."""
+    known = read_proposals(ledger, before=Window.of_day(day).end).values()
+    shown = [record for record in known if with_generated or not record.proposal.has_generated]
+    return [record_section(shown)] if shown else []
+
+
 def whole_costs(ledger: Ledger, day: date, now: datetime) -> list[RunCost]:
     """The cost of the whole life of each measured run that held GPUs on this day."""
     window = Window.of_day(day)
@@ -190,11 +200,12 @@ def publish_durations(found: tuple[DeploymentDurations, ...]) -> None:
 
 
 @task(cache_policy=NO_CACHE)
-def publish_report(report: DayReport, with_generated: bool) -> None:
+def publish_report(report: DayReport, with_generated: bool, more: Sequence[str]) -> None:
     """Publish the report where people look: as artifacts in the Prefect UI."""
     keys = artifact_keys(with_generated=with_generated)
     description = f"GPU cost on {report.day.isoformat()}"
-    create_markdown_artifact(to_markdown(report), key=keys.report, description=description)
+    page = to_markdown(report, *more)
+    create_markdown_artifact(page, key=keys.report, description=description)
     create_table_artifact(team_rows(report), key=keys.teams, description=description)
 
 

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from blocks.mlflow_tracking import MLflowTracking
 from blocks.usage_ledger import UsageLedger
 from flows.report_cost import report_cost
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.proposals import append_records
 from gpu_core.decisions.anomalies.judgement import Rule
 from gpu_core.decisions.anomalies.planned import PlannedActivity
 from gpu_core.decisions.costs.capacity_intervals import CapacityChanges
@@ -24,10 +26,24 @@ from gpu_core.decisions.costs.demo_history import ANOMALY_NAME, generated_histor
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.markdown import escaped
+from gpu_core.decisions.optimization.records import (
+    ProposalRecord,
+    applied,
+    decided,
+    proposed,
+    verified,
+)
+from gpu_core.decisions.optimization.target import Before, Target
+from gpu_core.decisions.optimization.verification import Verdict, Verification
 from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval
+from tests.gpu_core.decisions.optimization.test_propose import ON_SPOT, WORK, ask, history
 
 DAY = NOON.date()
+PROPOSED = ask(history(WORK, ON_SPOT)).proposals
+UNCHANGED = Target(
+    deployment_id="d-1", work_pool=None, work_queue=None, entrypoint=None, job_variables={}
+)
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +123,37 @@ def test_budgets_and_savings_are_reported_by_the_policy(ledger: Ledger, tmp_path
     report_cost(DAY, policy=policy)
     assert "| vision | $2.00 | $15.50 | $40.00 | 2026-04-01 |" in page()
     assert "| saved by spot | -$12.00 |" in page()
+
+
+def test_proposals_are_on_the_report_as_they_were_on_its_day(ledger: Ledger) -> None:
+    """A measured loss is in the score; what came later is not on the page of an earlier day."""
+    asked = PROPOSED[0], Before.of(UNCHANGED, PROPOSED[0])
+    record = ProposalRecord(proposal=asked[0], before=asked[1], proposed_at=at(1))
+    lost = Verification(
+        verdict=Verdict.LOSS,
+        runs=9,
+        saving=-0.1,
+        cost_per_unit_micro_usd=3_300_000,
+        saved_micro_usd=-5_000_000,
+    )
+    yes = decided(record, is_approved=True, by="ada", flow_run_id=None, now=at(2))
+    append_records(ledger, proposed(*asked, at(1)), yes, applied(record, at(3)))
+    append_records(ledger, verified(record, lost, "lost", at(30)))
+    report_cost(DAY - timedelta(days=1))
+    assert "Proposals:" not in page()
+    report_cost(DAY)
+    assert "## Proposals: 0 open, 1 applied" in page()
+    report_cost(DAY + timedelta(days=1))
+    assert "## Proposals: 0 open, 1 verified\n\n1 applied, 1 measured: $5.00 lost" in page()
+
+
+def test_proposals_from_generated_runs_are_on_their_own_report(ledger: Ledger) -> None:
+    invented = replace(PROPOSED[0], has_generated=True)
+    append_records(ledger, proposed(invented, Before.of(UNCHANGED, invented), at(1)))
+    report_cost(DAY)
+    assert "Proposals:" not in page()
+    report_cost(DAY, with_generated=True)
+    assert "## Proposals: 1 open" in page("gpu-cost-report-with-generated")
 
 
 def test_reporting_twice_says_the_same_and_logs_nothing_twice(

@@ -1,19 +1,28 @@
 """The records of proposals in the ledger's log of decisions."""
 
+from datetime import datetime
+
 from gpu_core.adapters.ledger.store import Ledger, Logged
 from gpu_core.decisions.attempts.decision_chain import Decision
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.optimization.records import WRITER, ProposalRecord, records_of
 
 
-def read_proposals(ledger: Ledger) -> dict[str, ProposalRecord]:
+def read_proposals(ledger: Ledger, before: datetime | None = None) -> dict[str, ProposalRecord]:
     """All proposals with their state, by id.
+
+    Args:
+        ledger: The ledger.
+        before: Only what was recorded before this moment counts; None: all.
 
     Raises:
         InvalidInput: A record cannot be read.
         LedgerError: The ledger cannot be read.
     """
-    return records_of(ledger.decisions(writer=WRITER))
+    links = ledger.decisions(writer=WRITER)
+    if before is not None:
+        links = [link for link in links if datetime.fromisoformat(link.decided_at) < before]
+    return records_of(links)
 
 
 def read_proposal(ledger: Ledger, proposal_id: str) -> ProposalRecord:

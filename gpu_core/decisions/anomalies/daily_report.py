@@ -175,8 +175,13 @@ def _days(day: date, costs: DailyCosts) -> tuple[DayCost, ...]:
     )
 
 
-def to_markdown(report: DayReport) -> str:
-    """The report as a page of Markdown. The same report always gives the same page."""
+def to_markdown(report: DayReport, *more: str) -> str:
+    """The report as a page of Markdown. The same report always gives the same page.
+
+    Args:
+        report: The report.
+        more: Sections that follow, as Markdown.
+    """
     parts = [
         f"# GPU cost on {report.day.isoformat()}",
         f"**{_headline(report)}**",
@@ -201,6 +206,7 @@ def to_markdown(report: DayReport) -> str:
         ]
     parts += _idle(report.capacity)
     parts += savings_section(report.savings)
+    parts += more
     return "\n\n".join(parts) + "\n"
 
 

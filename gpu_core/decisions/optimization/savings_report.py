@@ -1,5 +1,6 @@
 """Proposals with their states, as a page in Prefect's UI."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from gpu_core.decisions.model.markdown import cell, escaped, table
@@ -7,10 +8,20 @@ from gpu_core.decisions.optimization.markdown import change_text, percent_range,
 from gpu_core.decisions.optimization.markdown import to_markdown as found_markdown
 from gpu_core.decisions.optimization.proposal import Proposal
 from gpu_core.decisions.optimization.propose import Optimization
-from gpu_core.decisions.optimization.records import ProposalRecord, score_of
+from gpu_core.decisions.optimization.records import ProposalRecord, ProposalState, score_of
 from gpu_core.decisions.optimization.verification import verification_sentence
 
 ARTIFACT_KEY = "gpu-savings"
+
+_MOST_ROWS = 20
+_WORDS = {
+    ProposalState.APPROVED: "approved",
+    ProposalState.DECLINED: "declined",
+    ProposalState.NOT_APPLIED: "not applied",
+    ProposalState.APPLIED: "applied",
+    ProposalState.VERIFIED: "verified",
+    ProposalState.UNDONE: "undone",
+}
 
 
 def savings_page(
@@ -32,18 +43,32 @@ def savings_page(
 
 
 def record_section(records: Iterable[ProposalRecord]) -> str:
-    """All proposals with their state: the score first, losses included."""
+    """All proposals with their state: their number and the score first, losses included."""
     known = list(records)
-    lines = ["## All proposals", score_of(known).sentence]
-    if known:
-        head = ("Proposal", "Deployment", "State", "Predicted", "Measured")
-        lines.append(table(head, (_row(record) for record in known)))
+    lines = [f"## {_title(known)}", score_of(known).sentence]
+    if not known:
+        return "\n\n".join(lines)
+    newest = known[-_MOST_ROWS:]
+    head = ("Proposal", "Deployment", "State", "Predicted", "Measured")
+    lines.append(table(head, (_row(record) for record in reversed(newest))))
+    if len(known) > len(newest):
+        lines.append(f"{len(known) - len(newest)} older proposals are not shown.")
     lines += [
         f"- {record.proposal.proposal_id}: {escaped(said)}"
-        for record in known
+        for record in newest
         if (said := _failed(record)) is not None
     ]
     return "\n\n".join(lines)
+
+
+def _title(known: Sequence[ProposalRecord]) -> str:
+    """Such as `Proposals: 2 open, 1 applied, 1 verified`."""
+    counts = Counter(record.state for record in known)
+    open_ = counts.pop(ProposalState.PROPOSED, 0)
+    words = [f"{open_} open"] + [
+        f"{counts[state]} {_WORDS[state]}" for state in _WORDS if counts[state]
+    ]
+    return f"Proposals: {', '.join(words)}"
 
 
 def _row(record: ProposalRecord) -> tuple[str, ...]:
@@ -52,7 +77,7 @@ def _row(record: ProposalRecord) -> tuple[str, ...]:
     saving = None if measured is None else measured.saving
     return (
         proposal.proposal_id,
-        cell(proposal.deployment),
+        cell(proposal.deployment) + (" (generated runs)" if proposal.has_generated else ""),
         f"{record.state.value}{by}",
         percent_range(proposal.saving),
         "–" if saving is None else f"{saving:.0%}",

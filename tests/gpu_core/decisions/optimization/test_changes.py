@@ -245,6 +245,17 @@ def test_losses_are_in_the_score_also_when_the_change_was_undone():
     assert f"Undo it: {PROPOSAL.undo}" in record_section([failed])
 
 
+def test_the_page_counts_all_proposals_by_state_and_shows_the_newest():
+    declined = replace(RECORD, is_approved=False)
+    generated = replace(RECORD, proposal=replace(PROPOSAL, has_generated=True))
+    many = record_section([declined] * 30 + [RECORD, generated])
+    assert many.startswith("## Proposals: 2 open, 30 declined\n\nNo proposal was applied yet.")
+    assert (many.count("| Declined |"), many.count("| Proposed |")) == (18, 2)
+    assert "12 older proposals are not shown." in many
+    assert many.count("(generated runs)") == 1
+    assert record_section([]).startswith("## Proposals: 0 open")
+
+
 def test_it_is_due_after_its_days_or_when_it_was_undone():
     open_ = record(*APPLIED)
     assert not is_due(open_, NOW + timedelta(days=13))
