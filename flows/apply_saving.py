@@ -70,7 +70,7 @@ def apply_saving(
     Raises:
         InvalidInput: There is no such proposal, or the pool has no ledger.
         LedgerError: The ledger cannot be read or written, or is of another version.
-        RuntimeError: The run went on without an answer in time, or the deployment has changed.
+        RuntimeError: The run was resumed without an answer in time, or the deployment has changed.
     """
     url: str = run_coro_as_sync(pool_ledger_url(pool, flow_run.id))
     with open_to_read(url) as ledger:
@@ -100,7 +100,7 @@ def ask_person(ledger: Ledger, record: ProposalRecord, expires_s: int) -> Propos
     of the proposal: an answer about an earlier version is not an answer about this one.
 
     Raises:
-        RuntimeError: The run went on without an answer in time.
+        RuntimeError: The run was resumed without an answer in time.
     """
     asked = Answer.with_initial_data(description=question(record.proposal))
     try:

@@ -214,7 +214,7 @@ def test_a_run_that_goes_on_without_an_answer_approves_nothing(case: Case, by_ha
         case.client.set_flow_run_state(run, Scheduled(name="AwaitingRetry"), force=True)
     case.carry_on(run)
     assert case.state(run).startswith("Failed")
-    assert "is not approved. The run went on without an answer." in case.state(run)
+    assert "is not approved. The run was resumed without an answer." in case.state(run)
     assert (case.variables, case.record.state) == (BEFORE, ProposalState.PROPOSED)
 
 

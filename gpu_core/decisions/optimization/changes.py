@@ -108,7 +108,7 @@ def approval_problem(
         is_answer: An answer came with the resumption.
     """
     if not is_answer or answered_at is None:
-        return "The run went on without an answer."
+        return "The run was resumed without an answer."
     if expires_at is None:
         return "It is not known until when the question was open."
     if answered_at > expires_at:
