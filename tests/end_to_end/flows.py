@@ -10,7 +10,7 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from gpu_core.runtime import checkpointing
+from gpu_core.runtime import checkpointing, micro_batch
 from tests.end_to_end import chaos_body
 
 
@@ -110,3 +110,39 @@ def count_and_hang_once(folder: str) -> None:
         while not Path(folder, "release").exists():
             ckpt.due()
             time.sleep(0.1)  # the pace of the work, not a wait for something
+
+
+class OutOfMemoryError(RuntimeError):
+    """What PyTorch raises, under its name and with its text."""
+
+
+def _note_micro_batch(folder: str, name: str) -> int:
+    batch = micro_batch(64)
+    note = Path(folder, f"{name}-{os.environ['PREFECT_GPU_ATTEMPT']}")
+    note.write_text(f"{batch.size} in {batch.accumulation_steps}")
+    return batch.size
+
+
+@flow
+def train_in_little_gpu_memory(folder: str) -> None:
+    """Train on a GPU that holds a micro-batch of 16; note which one it was given.
+
+    Raises:
+        OutOfMemoryError: It was given more.
+    """
+    if _note_micro_batch(folder, "training") > 16:
+        raise OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+            "79.15 GiB of which 1.02 GiB is free."
+        )
+
+
+@flow
+def exhaust_host_memory(folder: str) -> None:
+    """Ask the machine for more memory than any has; note which micro-batch it was given.
+
+    Raises:
+        MemoryError: Of Python, always.
+    """
+    _note_micro_batch(folder, "exhausted")
+    bytearray(1 << 50)

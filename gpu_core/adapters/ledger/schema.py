@@ -280,6 +280,7 @@ attempts = sa.Table(
     sa.Column("later_prices", PriceChanges),
     sa.Column("gpu_summaries", GpuSummaries),
     sa.Column("host_summary", HostSummaryJson),
+    sa.Column("micro_batch_divisor", sa.Integer),
     # The fence against starting one attempt twice, by any worker.
     sa.UniqueConstraint("flow_run_id", "number"),
     sa.Index("ix_attempts_admitted_at", "admitted_at"),

@@ -1,11 +1,9 @@
 """Did an attempt end because it ran out of memory: of its machine, or of its GPU?"""
 
 import re
-from collections.abc import Iterable
 from enum import StrEnum
 
 from gpu_core.decisions.model.attempts import Attempt, EndReason
-from gpu_core.decisions.policy.memory import MemoryPolicy
 
 
 class MemoryShortage(StrEnum):
@@ -44,22 +42,3 @@ def memory_shortage(attempt: Attempt) -> MemoryShortage | None:
     if _GPU.search(text):
         return MemoryShortage.GPU
     return MemoryShortage.HOST if _HOST.search(text) else None
-
-
-def micro_batch_divisor(earlier: Iterable[Attempt], policy: MemoryPolicy) -> int:
-    """By how much does the next attempt divide its micro-batch?
-
-    Doubled after each attempt that ran out of its GPU's memory, up to the policy's bound.
-
-    Args:
-        earlier: The run's attempts before this one.
-        policy: Whether anything is divided.
-
-    Returns:
-        A power of two; 1: nothing is divided.
-    """
-    if policy.action == "off":
-        return 1
-    shortages = sum(memory_shortage(attempt) is MemoryShortage.GPU for attempt in earlier)
-    most = policy.max_divisor.bit_length() - 1
-    return 1 << min(shortages, most)

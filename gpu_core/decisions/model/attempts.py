@@ -210,6 +210,8 @@ class Attempt:
     """Prices that changed while it held its GPUs, oldest first; None: none did."""
     gpu_summaries: tuple[GpuSummary, ...] | None = None
     """What its GPUs did; None: they were not sampled, or it is not over."""
+    micro_batch_divisor: int | None = None
+    """What its micro-batch was divided by; None: by nothing, or from before this was kept."""
     host_summary: HostSummary | None = None
     """What its processes took of their machine; None: not sampled, or it is not over."""
 

@@ -148,6 +148,12 @@ class Workload:
     """Why that was chosen for a run that left it open; None: it was not."""
     zone_reason: str | None = None
     """Why it prefers the spot of one zone; None: it does not."""
+    memory_reason: str | None = None
+    """Why it gets more main memory than it asks for, or none; None: it never ran out of it."""
+    micro_batch_divisor: int = 1
+    """What its next attempt divides its micro-batch by."""
+    micro_batch_reason: str | None = None
+    """Why it divides it; None: it does not."""
     avoided_until: datetime | None = None
     """When it may use the first of them again. None: it avoids none, or it is not stated."""
 

@@ -25,7 +25,7 @@ from gpu_core.decisions.policy.fair_share import FairSharePolicy, fair_share_con
 from gpu_core.decisions.policy.hangs import HangPolicy
 from gpu_core.decisions.policy.idle import IdlePolicy, idle_contradictions
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, kubernetes_contradictions
-from gpu_core.decisions.policy.memory import MemoryPolicy
+from gpu_core.decisions.policy.memory import MemoryPolicy, memory_contradictions
 from gpu_core.decisions.policy.ordering import OrderingPolicy, ordering_contradictions
 from gpu_core.decisions.policy.permissions import PermissionPolicy, permission_contradictions
 from gpu_core.decisions.policy.placement import PlacementPolicy
@@ -201,6 +201,7 @@ def _contradictions(policy: Policy, damaged: Collection[str]) -> list[InvalidInp
     errors += fair_share_contradictions(policy.fair_share)
     errors += limit_contradictions(policy.limits)
     errors += idle_contradictions(policy.idle)
+    errors += memory_contradictions(policy.memory)
     errors += waiting_contradictions(policy.waiting)
     if not {"ordering", "preemption"} & set(damaged):
         errors += preemption_contradictions(policy.preemption, policy.ordering)

@@ -42,10 +42,12 @@ def held(workload: Workload, hold: Hold, position: int = 0) -> Explanation:
 
 
 def with_choices(explanation: Explanation, workload: Workload) -> Explanation:
-    """The explanation with the reason for the chosen GPU types and capacity, if any."""
+    """The explanation with the reason for the chosen GPU types, capacity and memory, if any."""
     for name, word, why in (
         ("gpu_types", "GPU types", workload.gpu_type_reason),
         ("capacity", "Capacity", workload.capacity_reason),
+        ("memory", "Memory", workload.memory_reason),
+        ("micro_batch", "Micro-batch", workload.micro_batch_reason),
     ):
         if why is not None:
             explanation = replace(

@@ -8,7 +8,6 @@ from prefect.client.orchestration import PrefectClient
 from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.ledger import Ledger, is_ledger_outage
-from gpu_core.decisions.attempts.memory_shortage import micro_batch_divisor
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
@@ -65,6 +64,9 @@ class Launching:
         Raises:
             Exception: What runs it could not be created.
         """
+        # Before it costs anything: what was chosen may cost more than what was asked for.
+        for what, why in reasons_of_choice(running).items():
+            run_log(running).info("%s: %s", what, why)
         context = await self._infrastructure.context(running, await self._context(running, policy))
         started = await self._infrastructure.start(
             running, configuration, context, self._environment(running), policy
@@ -89,8 +91,6 @@ class Launching:
             "Attempt %d %s", running.attempt.number, describe_placement(running, "started")
         )
         self._infrastructure.record_event(running, Reason.STARTING, start_note(running))
-        for what, why in reasons_of_choice(running).items():
-            run_log(running).info("%s: %s", what, why)
         self._infrastructure.watch(running)
         return started.identity
 
@@ -110,27 +110,11 @@ class Launching:
             refuses_pickles=policy.checkpoints.refuse_pickles,
             requires_signatures=policy.checkpoints.require_signatures,
             capacity_life=self._history.capacity_life(attempt.gpu_type, attempt.capacity_type),
-            micro_batch_divisor=await self._micro_batch_divisor(running, policy),
+            micro_batch_divisor=running.workload.micro_batch_divisor,
             team=record.team,
             project=record.project,
             deployment=record.deployment,
         )
-
-    async def _micro_batch_divisor(self, running: AttemptState, policy: Policy) -> int:
-        """By how much is its micro-batch divided? Also says so, on the run's page."""
-        attempt = running.attempt
-        if policy.memory.action == "off" or attempt.number == 1:
-            return 1
-        known = await in_thread(self._ledger.attempts_of, [attempt.flow_run_id])
-        earlier = [a for a in known.get(attempt.flow_run_id, ()) if a.number < attempt.number]
-        divisor = micro_batch_divisor(earlier, policy.memory)
-        if divisor > 1:
-            run_log(running).info(
-                "Out of GPU memory before: the micro-batch is divided by %d, where the flow asks "
-                "for it with micro_batch()",
-                divisor,
-            )
-        return divisor
 
     async def _checkpoint_uri(self) -> str:
         """The store of runs that name none; read once for the many that start together."""

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -199,7 +200,7 @@ class Recovery:
                 run, record.queue, policy, template, attempt.admitted_at, running.variables
             )
             running.request, running.limits = demand.request, demand.limits
-            running.workload = demand.workload
+            running.workload = _as_admitted(demand.workload, attempt)
 
     def _stand_in(self, attempt: Attempt) -> AttemptState:
         """An attempt of whose run nothing is known: it keeps its GPUs, and ends as it ends."""
@@ -229,6 +230,14 @@ class Recovery:
             phase_at_first=AttemptPhase.RECOVERING,
             variables=attempt.job_variables or {},
         )
+
+
+def _as_admitted(workload: Workload, attempt: Attempt) -> Workload:
+    """With the memory that it holds, which may be more than it asks for."""
+    if attempt.memory_mib is None:
+        return workload
+    memory_mib = attempt.memory_mib // workload.shape.nodes
+    return replace(workload, shape=workload.shape._replace(memory_mib=memory_mib))
 
 
 def _untouchable(attempt: Attempt, record: RunRecord) -> Workload:

@@ -239,6 +239,11 @@ class AttemptRegistry:
             **price_fields(self._prices.rates(placement, policy, now)),
             cpu_milli=demand.workload.shape.cpu_milli * demand.workload.shape.nodes or None,
             memory_mib=demand.workload.shape.memory_mib * demand.workload.shape.nodes or None,
+            micro_batch_divisor=(
+                demand.workload.micro_batch_divisor
+                if demand.workload.micro_batch_divisor > 1
+                else None
+            ),
             admitted_at=now,
             shares=placement.shares,
             zone=zones.get(node),

@@ -120,6 +120,8 @@ def reasons_of_choice(running: AttemptState) -> dict[str, str]:
         "GPU types": workload.gpu_type_reason,
         "Capacity": workload.capacity_reason,
         "Zone": workload.zone_reason,
+        "Memory": workload.memory_reason,
+        "Micro-batch": workload.micro_batch_reason,
     }
     return {what: why for what, why in known.items() if why is not None}
 

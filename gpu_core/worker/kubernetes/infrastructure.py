@@ -780,9 +780,12 @@ class KubernetesInfrastructure:
             return shape
         most_cpu_milli, most_memory_mib = further.left_for_run(shape.cpu_milli, shape.memory_mib)
         size = pod_size(_unsized(shape), request, policy, _only_type(shape))
+        _, asked_mib = further.pod_total(size.cpu_milli, size.memory_mib)
+        # What ran out of memory was planned with more than it asks for.
+        own_mib = most_memory_mib if shape.memory_mib > asked_mib else size.memory_mib
         return shape._replace(
             cpu_milli=max(1, min(size.cpu_milli, most_cpu_milli)),
-            memory_mib=max(1, min(size.memory_mib, most_memory_mib)),
+            memory_mib=max(1, min(own_mib, most_memory_mib)),
         )
 
     def _is_operated(self, running: AttemptState) -> bool:

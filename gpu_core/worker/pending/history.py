@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.attempts.ledger_changes import LedgerChanges, LedgerFollower, Record, merged
+from gpu_core.decisions.attempts.memory_healing import with_enough_memory
+from gpu_core.decisions.attempts.memory_lessons import MemoryLessons
 from gpu_core.decisions.attempts.progress import attained_gpu_s, completed_s, saved_s
 from gpu_core.decisions.attempts.retry_backoff import is_postponed
 from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR
@@ -35,7 +37,7 @@ from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.pending.demand import Demand, held_demand
 
-# Run times from before this time say little about today's code.
+# Run times and wants of memory from before this time say little about today's code.
 _LEARNED_FROM = timedelta(days=30)
 
 # Lifetimes are of hours: what ended since does not change them much.
@@ -60,6 +62,7 @@ class History:
         self._pool = pool
         self._follower = LedgerFollower()
         self._run_times = RunTimeHistory()
+        self._memory = MemoryLessons()
         self._book: UsageBook | None = None
         self._refreshed_at: datetime | None = None
         self._on_spot: dict[str, Attempt] = {}
@@ -150,6 +153,8 @@ class History:
                 workload = with_gpu_types(
                     workload, request.work, flavors, policy, named=request.gpu_type
                 )
+                learned = self._memory_lessons(demand, policy, now)
+                workload = with_enough_memory(workload, attempts, nodes, policy, learned=learned)
                 workload = asking.of(workload, attempts)
                 known[key] = replace(demand, workload=workload)
         return {
@@ -241,6 +246,11 @@ class History:
         changeover = self._changeovers.changeover(deployment, policy.capacity.changeover_s)
         return replace(workload, changeover=changeover)
 
+    def _memory_lessons(self, demand: Demand, policy: Policy, now: datetime) -> Sequence[Attempt]:
+        if not policy.memory.remember:
+            return ()
+        return self._memory.of(demand.deployment, now - _LEARNED_FROM)
+
     def _read(self, since: datetime, now: datetime) -> tuple[Record, ...]:
         found = self._ledger.usage(
             since, now + _OVERLAP, provenance=Provenance.MEASURED, pool=self._pool
@@ -278,6 +288,7 @@ class History:
             self._postponed.add(run.flow_run_id)
         else:
             self._postponed.discard(run.flow_run_id)
+        self._memory.observe(run.deployment, attempts)
         duration_s = completed_s(attempts)
         if duration_s is not None:
             kind = RunKind(deployment=run.deployment, team=run.team, gpus=attempts[-1].gpu_count)

@@ -77,10 +77,11 @@ def pod_size(
     row = policy.per_gpu_of(gpu_type if shape.gpu_count else None)
     gpus = max(1, shape.gpu_count) * _part_of_gpu(shape, gpu_type)
     cpu_milli = shape.cpu_milli or _cpu_milli(request, row, gpus)
-    memory_mib = shape.memory_mib or _memory_mib(request, row, gpus)
+    asked_mib = _memory_mib(request, row, gpus)
+    memory_mib = shape.memory_mib or asked_mib
     _require_at_least("cpu_limit", request.cpu_limit_milli, cpu_milli, format_cpu)
-    _require_at_least("memory_limit", request.memory_limit_mib, memory_mib, format_memory)
-    memory_limit_mib = request.memory_limit_mib or memory_mib
+    _require_at_least("memory_limit", request.memory_limit_mib, asked_mib, format_memory)
+    memory_limit_mib = _memory_limit_mib(request, memory_mib, asked_mib)
     return PodSize(
         cpu_milli=cpu_milli,
         memory_mib=memory_mib,
@@ -89,6 +90,14 @@ def pod_size(
         shm_mib=_shm_mib(request.shm_size_mib, memory_limit_mib),
         gpus=gpu_resources(shape, policy, resource),
     )
+
+
+def _memory_limit_mib(request: PodRequest, memory_mib: int, asked_mib: int) -> int:
+    """The run's own limit, larger in the proportion in which the plan enlarged its request."""
+    limit_mib = request.memory_limit_mib
+    if limit_mib is None:
+        return memory_mib
+    return limit_mib * max(memory_mib, asked_mib) // asked_mib
 
 
 def _require_at_least(

@@ -1,21 +1,15 @@
-"""Which memory an attempt ran out of, and what its next attempt gets."""
+"""Which memory an attempt ran out of."""
 
 import pytest
 
-from gpu_core.decisions.attempts.memory_shortage import (
-    MemoryShortage,
-    memory_shortage,
-    micro_batch_divisor,
-)
+from gpu_core.decisions.attempts.memory_shortage import MemoryShortage, memory_shortage
 from gpu_core.decisions.model.attempts import EndReason
-from gpu_core.decisions.policy.memory import MemoryPolicy
 from gpu_core.testing.builders.attempts import make_attempt
 
 TORCH = (
     "Failure 1 of 3: Flow run encountered an exception: OutOfMemoryError: CUDA out of memory. "
     "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB; trying again."
 )
-SHRINK = MemoryPolicy(action="shrink")
 
 
 def ended(message, reason=EndReason.FAILED):
@@ -54,21 +48,3 @@ def test_which_memory_was_used_up(message, want):
 
 def test_what_others_ended_ran_out_of_nothing():
     assert memory_shortage(ended(TORCH, EndReason.PREEMPTED)) is None
-
-
-@pytest.mark.parametrize(
-    ("earlier", "policy", "want"),
-    [
-        pytest.param([], SHRINK, 1, id="the first attempt"),
-        pytest.param([ended(TORCH)], SHRINK, 2, id="half after one"),
-        pytest.param([ended(TORCH)] * 2, SHRINK, 4, id="a quarter after two"),
-        pytest.param([ended(TORCH)] * 9, SHRINK, 8, id="never over the bound"),
-        pytest.param(
-            [ended(TORCH)] * 9, MemoryPolicy(action="shrink", max_divisor=6), 4, id="a bound of 6"
-        ),
-        pytest.param([ended(TORCH)], MemoryPolicy(), 1, id="off by default"),
-        pytest.param([ended("OOMKilled")], SHRINK, 1, id="host memory is not the GPU's"),
-    ],
-)
-def test_by_how_much_the_micro_batch_is_divided(earlier, policy, want):
-    assert micro_batch_divisor(earlier, policy) == want

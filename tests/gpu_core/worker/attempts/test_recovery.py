@@ -1,7 +1,9 @@
 """Attempts that another worker opened, or whose start got no answer."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
-from uuid import uuid4
+from types import SimpleNamespace
+from uuid import UUID, uuid4
 
 import anyio
 import pytest
@@ -12,6 +14,7 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.testing.builders.attempts import admit, make_attempt, make_run
+from gpu_core.testing.builders.workloads import with_shape
 from gpu_core.worker.attempts.recovery import Recovery
 from gpu_core.worker.attempts.registry import AttemptRegistry, with_start
 from gpu_core.worker.infrastructure import Started
@@ -166,3 +169,24 @@ def test_a_start_that_the_ledger_was_away_for_is_written_down_later(tmp_path, is
         assert not is_unwritten
         assert [(a.started_at, a.pid) for a in found] == [(NOW, 7)]
         assert not heard
+
+
+def test_an_attempt_that_is_taken_over_holds_the_memory_that_it_was_planned_with(
+    tmp_path, monkeypatch
+):
+    """It ran out of memory before, and has more than its run asks for."""
+    run_id = str(uuid4())
+    demand = make_demand(FlowRun(id=UUID(run_id), flow_id=uuid4()))
+    demand = replace(demand, workload=with_shape(demand.workload, memory_mib=64, nodes=2))
+
+    async def read(*_args):
+        return demand
+
+    monkeypatch.setattr("gpu_core.worker.attempts.recovery.read_flow_run", read)
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        admit(ledger, make_attempt(run_id, memory_mib=256, job_variables={}), make_run(run_id))
+        attempts = AttemptRegistry("gpus", "host-1", tmp_path, ledger)
+        nothing = Nothing()
+        taking = Recovery(attempts, ledger, nothing, SimpleNamespace(read=read), nothing)
+        anyio.run(taking.recover, Policy(version=1), {})
+    assert attempts.of_run(run_id).workload.shape.memory_mib == 128

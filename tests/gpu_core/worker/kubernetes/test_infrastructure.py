@@ -871,6 +871,10 @@ def test_cpu_and_memory_of_further_containers_are_planned_and_not_given_to_the_r
     context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a")
     launch = infrastructure._launch(attempt, context, {}, policy)
     assert (launch.shape.cpu_milli, launch.shape.memory_mib) == (2000, 4096)
+    # An attempt before ran out of memory: the run's own container gets what is more.
+    attempt.workload = with_shape(attempt.workload, memory_mib=2 * want[1])
+    launch = infrastructure._launch(attempt, context, {}, policy)
+    assert launch.shape.memory_mib == 4096 + want[1]
 
 
 def test_parts_of_gpus_for_spark_are_refused_at_once(monkeypatch):

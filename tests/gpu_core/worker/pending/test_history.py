@@ -58,12 +58,12 @@ def opened(ledger, run, number=1, **fields):
     return attempt.attempt_id
 
 
-def close(ledger, attempt_id, hours, reason=EndReason.COMPLETED, **more):
+def close(ledger, attempt_id, hours, reason=EndReason.COMPLETED, end_message=None, **more):
     ledger.close_attempt(
         attempt_id,
         released_at=at(hours),
         end_reason=reason,
-        end_message=None,
+        end_message=end_message,
         exit_code=0,
         is_charged_failure=False,
         **more,
@@ -206,6 +206,29 @@ def test_a_run_that_says_what_it_does_gets_the_gpu_types_that_hold_it(history):
     workload = found[run_id].workload
     assert workload.shape.gpu_types == ("a100-80gb",)
     assert workload.gpu_type_reason.startswith("a100-80gb ($")
+
+
+def test_a_deployments_later_run_begins_with_what_an_earlier_one_completed_with(ledger, history):
+    """From the ledger, by policy: as it asks where the policy remembers nothing."""
+    run = make_run(str(uuid4()))
+    short = opened(ledger, run, gpu_type="a100-80gb")
+    out_of_memory = "Failure 1 of 3: OutOfMemoryError: CUDA out of memory; trying again."
+    close(ledger, short, 1, EndReason.FAILED, end_message=out_of_memory)
+    enough = opened(ledger, run, 2, gpu_type="a100-80gb", micro_batch_divisor=2, admitted_at=at(1))
+    close(ledger, enough, 2)
+    look(history, 3)
+    later = str(uuid4())
+
+    def divisor(hours, **memory):
+        policy = make_policy(memory={"action": "shrink"} | memory)
+        found = anyio.run(
+            history.of_pending, {later: demand(later)}, (make_node(),), (), policy, at(hours)
+        )
+        return found[later].workload.micro_batch_divisor
+
+    assert divisor(3, remember=True) == 2
+    assert divisor(3) == 1
+    assert divisor(31 * 24, remember=True) == 1
 
 
 def test_work_ranks_what_the_teams_permission_allows(history):

@@ -120,6 +120,24 @@ def test_a_part_that_replicas_cannot_give_is_refused(shape, want_allowed):
     assert want_allowed in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("planned_gib", "variables", "want_gib"),
+    [
+        pytest.param(0, {"memory_request": "64Gi"}, (64, 64), id="as it asks"),
+        pytest.param(128, {"memory_request": "64Gi"}, (128, 128), id="planned with more"),
+        pytest.param(
+            128, {"memory_request": "64Gi", "memory_limit": "96Gi"}, (128, 192), id="a higher limit"
+        ),
+        pytest.param(128, {"memory_limit": "64Gi"}, (128, 128), id="a limit alone"),
+    ],
+)
+def test_a_pod_that_is_planned_with_more_memory_has_a_higher_limit_too(
+    planned_gib, variables, want_gib
+):
+    found = size(Shape(gpu_count=1, memory_mib=planned_gib * GIB), variables)
+    assert (found.memory_mib, found.memory_limit_mib) == tuple(gib * GIB for gib in want_gib)
+
+
 def test_shared_memory_is_half_of_the_memory_unless_the_run_says_otherwise():
     assert size(Shape()).shm_mib == 50 * GIB
     assert size(Shape(), {"shm_size": "8Gi"}).shm_mib == 8 * GIB
