@@ -44,7 +44,10 @@ class _Watched:
 
     levels: dict[int, WorkLevel]
     steps: dict[int, int]
-    named_at: datetime | None = None
+    found_at: datetime | None = None
+    """Since when it hangs; None: it makes progress."""
+    is_named: bool = False
+    """Its log says so: it does once the stacks are taken."""
 
 
 class HangWatch:
@@ -54,7 +57,8 @@ class HangWatch:
         client: Prefect's.
         attempts: What runs.
         infrastructure: Knows their progress, and takes their stacks.
-        tasks: Writes pages in the background, so that the cycle does not wait for them.
+        tasks: Takes stacks and writes pages in the background: a rank may take seconds to answer,
+            and no cycle waits for it.
         hidden: A text without secrets: stacks are shown on pages.
     """
 
@@ -77,8 +81,8 @@ class HangWatch:
     @property
     def hung(self) -> frozenset[str]:
         """Which attempts hang now, by attempt id?"""
-        named = (key for key, watched in self._watched.items() if watched.named_at is not None)
-        return frozenset(named)
+        found = (key for key, watched in self._watched.items() if watched.found_at is not None)
+        return frozenset(found)
 
     async def hanging(self, policy: HangPolicy, now: datetime) -> list[tuple[AttemptState, str]]:
         """Which attempts are to be restarted because they hang, and why? Also names them."""
@@ -93,8 +97,8 @@ class HangWatch:
             with self._attempts.faults.of_run(running, "judged by its progress", now):
                 finding = await self._find(running, known, policy, now)
                 if finding is not None and policy.action == "restart":
-                    named_at = known.named_at or now
-                    if now - named_at >= _SURE_AFTER:
+                    found_at = known.found_at or now
+                    if now - found_at >= _SURE_AFTER:
                         stopped.append((running, finding.text))
         self._watched = watched
         return stopped
@@ -106,20 +110,43 @@ class HangWatch:
         ranks = _ranks(running, observed, known, now)
         finding = find_hang(ranks, policy.stuck_after_s, now)
         if finding is None:
-            if known.named_at is not None:
-                known.named_at = None
+            known.found_at = None
+            if known.is_named:
+                known.is_named = False
                 run_log(running).info("It makes progress again")
-            return None
-        if known.named_at is not None:
-            return finding
-        known.named_at = now
-        stacks = dict(await self._infrastructure.stacks(running, observed.progress))
-        # The stacks may show another rank to be at fault.
-        finding = find_hang(with_stacks(ranks, stacks), policy.stuck_after_s, now) or finding
-        hourly = hourly_cost(running.record, running.attempt).micro_usd
-        run_log(running).warning("%s", hang_sentence(finding, hourly, now))
-        self._tasks.start_soon(self._show, running, finding, stacks, hourly, now)
+        elif known.found_at is None:
+            known.found_at = now
+            self._tasks.start_soon(self._name, running, known, ranks, observed, policy, now)
         return finding
+
+    async def _name(
+        self,
+        running: AttemptState,
+        known: _Watched,
+        ranks: Sequence[RankState],
+        observed: ObservedUse,
+        policy: HangPolicy,
+        now: datetime,
+    ) -> None:
+        """Say in its log and on its page which rank hangs, and where."""
+        stacks = await self._stacks(running, observed.progress)
+        # The stacks may show another rank to be at fault.
+        finding = find_hang(with_stacks(ranks, stacks), policy.stuck_after_s, now)
+        if finding is None or known.found_at != now:
+            return  # it has made progress meanwhile
+        hourly = hourly_cost(running.record, running.attempt).micro_usd
+        known.is_named = True
+        run_log(running).warning("%s", hang_sentence(finding, hourly, now))
+        await self._show(running, finding, stacks, hourly, now)
+
+    async def _stacks(
+        self, running: AttemptState, progress: Sequence[ProgressReport]
+    ) -> dict[int, str]:
+        try:
+            return dict(await self._infrastructure.stacks(running, progress))
+        except Exception:  # it hangs all the same
+            _log.warning("The stacks of %r are not taken", running.record.name, exc_info=True)
+            return {}
 
     async def _show(
         self,

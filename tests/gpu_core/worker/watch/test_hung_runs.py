@@ -1,0 +1,203 @@
+"""Which runs are named as hung, and which of them are restarted."""
+
+import logging
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import anyio
+import pytest
+from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
+
+from gpu_core.adapters.files.progress_report import ProgressReport
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.policy.hangs import HangPolicy
+from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
+from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
+from gpu_core.testing.builders.workloads import make_workload
+from gpu_core.worker.attempts.registry import AttemptRegistry
+from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.infrastructure import ObservedUse
+from gpu_core.worker.watch.hung_runs import HangWatch
+
+RUN = "11111111-1111-1111-1111-111111111111"
+REPORT = ProgressReport(
+    attempt_id=f"{RUN}/1", pid=7, steps=5, progressed_at=NOON, median_step_s=1.0, dumps_stacks=True
+)
+EVERY_S = 20.0
+
+
+class Infrastructure:
+    """What the watch asks of it: reports that the test writes, and stacks when the test lets it."""
+
+    def __init__(self):
+        self.report = REPORT
+        self.answers = anyio.Event()
+        self.asked = 0
+        self.error = None
+
+    async def observed_use(self, _running):
+        return ObservedUse(progress=(self.report,))
+
+    async def stacks(self, _running, _progress):
+        self.asked += 1
+        await self.answers.wait()
+        if self.error is not None:
+            raise self.error
+        return {0: 'File "train.py", line 3 in wait_for_nothing'}
+
+
+class Watched:
+    """A hang watch over one run, in a world whose time the test moves."""
+
+    def __init__(self, ledger, tasks, monkeypatch, shown):
+        self.infrastructure = Infrastructure()
+        self.now_s = 0.0
+        monkeypatch.setattr(
+            "gpu_core.worker.watch.hung_runs.anyio.current_time", lambda: self.now_s
+        )
+        running = AttemptState(
+            attempt=make_attempt(RUN, started_at=NOON),
+            record=make_run(RUN),
+            workload=make_workload(RUN),
+            request=GpuRequest(),
+            limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
+            run_dir=Path("unused"),
+        )
+        attempts = AttemptRegistry("gpus", "host-1", Path("unused"), ledger)
+        attempts.add(running)
+
+        async def write(_client, artifact, _artifact_id):
+            shown.append(artifact.data)
+
+        async def find(*_args):
+            return None
+
+        monkeypatch.setattr("gpu_core.worker.watch.hung_runs.write_artifact", write)
+        monkeypatch.setattr("gpu_core.worker.watch.hung_runs.find_artifact", find)
+        self.watch = HangWatch(SimpleNamespace(), attempts, self.infrastructure, tasks)
+
+    async def look(self, after_s, action="restart"):
+        """Which runs are restarted at this time? Anything else that is due runs, too."""
+        self.now_s += EVERY_S
+        policy = HangPolicy(action=action)
+        found = await self.watch.hanging(policy, NOON + timedelta(seconds=after_s))
+        await anyio.wait_all_tasks_blocked()
+        return [why for _, why in found]
+
+    def step(self, after_s):
+        """It makes a step."""
+        at = NOON + timedelta(seconds=after_s)
+        report = self.infrastructure.report
+        self.infrastructure.report = replace(report, steps=report.steps + 1, progressed_at=at)
+
+
+@pytest.fixture
+def story(tmp_path, monkeypatch, caplog):
+    """Runs a scenario over a watched run; what its log and its page said."""
+
+    def run(scenario):
+        shown = []
+
+        async def main():
+            async with anyio.create_task_group() as tasks:
+                watched = Watched(ledger, tasks, monkeypatch, shown)
+                await scenario(watched)
+                tasks.cancel_scope.cancel()
+
+        with (
+            Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger,
+            temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}),
+            caplog.at_level(logging.INFO),
+        ):
+            anyio.run(main)
+        said = [r.getMessage() for r in caplog.records if r.name == "prefect.flow_runs.gpu"]
+        return said, shown
+
+    return run
+
+
+# Of a rank whose load is unknown an hour without a step is a hang.
+HUNG_S = 3_700
+
+
+def test_a_cycle_does_not_wait_for_stacks(story):
+    """A rank may take seconds to answer, and the worker has other runs to start."""
+
+    async def scenario(watched):
+        with anyio.fail_after(60):  # for ever, where a cycle waits for the answer
+            assert await watched.look(HUNG_S) == []
+        assert watched.infrastructure.asked == 1
+        assert watched.watch.hung == {f"{RUN}/1"}
+        with anyio.fail_after(60):
+            await watched.look(HUNG_S + 20)
+        assert watched.infrastructure.asked == 1
+        watched.infrastructure.answers.set()
+        await anyio.wait_all_tasks_blocked()
+
+    said, shown = story(scenario)
+    assert len(said) == len(shown) == 1
+    assert said[0].startswith("No progress for 1h 01m after step 5: rank 0 on node-1 (GPU-0)")
+    assert "in wait_for_nothing" in shown[0]
+
+
+@pytest.mark.parametrize(
+    ("action", "want_restarted"),
+    [
+        pytest.param("restart", [False, False, True], id="once it is sure"),
+        pytest.param("name", [False] * 3, id="only named by policy"),
+        pytest.param("off", [False] * 3, id="not looked at"),
+    ],
+)
+def test_when_a_hung_run_is_restarted(story, action, want_restarted):
+    async def scenario(watched):
+        watched.infrastructure.answers.set()
+        looks = [HUNG_S, HUNG_S + 20, HUNG_S + 40]
+        assert [bool(await watched.look(at, action)) for at in looks] == want_restarted
+
+    said, _ = story(scenario)
+    assert len(said) == (action != "off")
+
+
+def test_a_run_that_makes_progress_again_is_not_restarted(story):
+    async def scenario(watched):
+        watched.infrastructure.answers.set()
+        await watched.look(HUNG_S)
+        watched.step(HUNG_S + 10)
+        assert await watched.look(HUNG_S + 60) == []
+        assert watched.watch.hung == set()
+
+    said, _ = story(scenario)
+    assert said[1:] == ["It makes progress again"]
+
+
+def test_a_run_that_makes_progress_before_its_stacks_come_is_not_named(story):
+    async def scenario(watched):
+        await watched.look(HUNG_S)
+        watched.step(HUNG_S + 10)
+        await watched.look(HUNG_S + 20)
+        watched.infrastructure.answers.set()
+        await anyio.wait_all_tasks_blocked()
+
+    assert story(scenario) == ([], [])
+
+
+def test_a_run_whose_stacks_cannot_be_taken_is_named_all_the_same(story):
+    async def scenario(watched):
+        watched.infrastructure.error = OSError(28, "No space left on device")
+        watched.infrastructure.answers.set()
+        await watched.look(HUNG_S)
+
+    said, shown = story(scenario)
+    assert len(said) == 1
+    assert "No rank has answered with its stacks." in shown[0]
+
+
+def test_a_run_that_reports_no_steps_is_never_named(story):
+    async def scenario(watched):
+        watched.infrastructure.report = replace(REPORT, median_step_s=None)
+        assert await watched.look(1_000_000) == []
+        assert watched.watch.hung == set()
+
+    assert story(scenario) == ([], [])
