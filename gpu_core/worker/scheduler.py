@@ -1,7 +1,7 @@
 """The cycle: observe, plan, apply. Every step may be cut off anywhere and done again."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -9,9 +9,8 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.objects import FlowRun, State
+from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import WorkerFlowRunResponse
-from prefect.states import Cancelled, Failed
 from prefect.workers.base import BaseJobConfiguration
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -19,26 +18,25 @@ from gpu_core.adapters.ledger import Ledger, LedgerError, is_ledger_outage
 from gpu_core.decisions.attempts.holders_table import HoldersTableEntry, holder_entry
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess
 from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot
-from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budget_alerts import due_alerts
 from gpu_core.decisions.scheduling.isolation import plan_apart
 from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.node_avoidance import zone_of
-from gpu_core.decisions.spot.run_budget import refusal
 from gpu_core.decisions.telemetry.gpu_groups import gpu_groups
+from gpu_core.worker.attempts.binder import Binder
 from gpu_core.worker.attempts.launch import Launching
 from gpu_core.worker.attempts.recovery import Recovery
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_faults import RunFaults, by_run
-from gpu_core.worker.attempts.run_log import describe_placement, run_log, start_note
 from gpu_core.worker.attempts.running_poll import RunningPoll
 from gpu_core.worker.attempts.settler import Settler
 from gpu_core.worker.attempts.state import AttemptState, StartFailure
 from gpu_core.worker.attempts.terminator import Terminator
 from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
-from gpu_core.worker.infrastructure import Binding, Infrastructure
+from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.operations.cycle_log import CycleCounts, CycleLog, StepTimes
 from gpu_core.worker.operations.metrics import WorkerMetrics, hourly_cost
 from gpu_core.worker.operations.threads import in_thread
@@ -46,8 +44,8 @@ from gpu_core.worker.pending.demand import Demand, DemandReader, PendingRuns
 from gpu_core.worker.pending.forecasts import Forecasts
 from gpu_core.worker.pending.history import History
 from gpu_core.worker.pending.publisher import Publisher
+from gpu_core.worker.pending.refusals import Refusals, readable
 from gpu_core.worker.pending.scale_hints import ScaleHints
-from gpu_core.worker.pending.waiting_bounds import find_refused
 from gpu_core.worker.prefect.starts_first import StartsFirst
 from gpu_core.worker.settings import GpuWorkerSettings, file_name
 from gpu_core.worker.startup.connections import Connections
@@ -69,9 +67,6 @@ from gpu_core.worker.watch.spot import CapacityChanges
 from gpu_core.worker.watch.team_costs import TeamCosts
 
 _log = logging.getLogger("prefect.gpu.scheduler")
-
-# Each is a request to Prefect before the cycle can start others.
-_ENDED_PER_CYCLE = 20
 
 
 class GpuScheduler:
@@ -122,7 +117,6 @@ class GpuScheduler:
         self._nodes: tuple[Node, ...] = ()
         # Held while queued runs are written to.
         self._turn = anyio.Lock()
-        self._binding = anyio.Lock()
         self._faults = RunFaults(hidden)
         self._reader = DemandReader(client, pool, queues, infrastructure, self._turn, self._faults)
         self._watch_pool = PoolWatch(client, pool, queues, wake)
@@ -147,6 +141,10 @@ class GpuScheduler:
             self._prices,
             self._decisions,
         )
+        self._binder = Binder(
+            self._attempts, infrastructure, policies, self._faults, self._history.moved
+        )
+        self._refusals = Refusals(client, ledger, self._decisions, self._faults)
         self._recovery = Recovery(self._attempts, ledger, client, self._reader, infrastructure)
         self._launching = Launching(
             client,
@@ -190,7 +188,7 @@ class GpuScheduler:
             starts=starts,
             hidden=hidden,
             bind=self._bind_last,
-            bind_finally=self._bind_finally,
+            bind_finally=self._binder.bind_finally,
             note_end=self._metrics.note_end,
         )
         self.terminator = Terminator(
@@ -321,7 +319,9 @@ class GpuScheduler:
             demands = await self._demands(queue, allocations, priced, now)
             plan = self._plan(self._snapshot(demands, allocations, now), priced, now)
         with steps.timed("preempt"):  # 7
-            await self._refuse(queue, plan, demands)
+            await self._refusals.invalid(queue)
+            if self._is_complete:
+                await self._refusals.hopeless(plan, demands)
             await self._preempt(plan, demands, policy, now)
         with steps.timed("admit"):  # 8
             admitted = await self._admit(plan, demands, policy)
@@ -384,9 +384,10 @@ class GpuScheduler:
         """The pending runs with what their past says, without those that no budget can pay."""
         competing = {demand.workload.workload_id: demand for demand in queue.demands}
         await self._decisions.moved_up([demand.workload for demand in queue.demands], now)
-        await self._refuse_over_bounds(competing, policy, now)
+        await self._refusals.over_bounds(competing, policy.waiting, now)
         demands = await self._history.of_pending(competing, self._nodes, allocations, policy, now)
-        return await self._refuse_unpayable(demands, allocations, policy, now)
+        view = self._history.capacity_view(self._nodes, allocations, policy, now)
+        return await self._refusals.unpayable(demands, view, now)
 
     async def _preempt(
         self, plan: Plan, demands: Mapping[str, Demand], policy: Policy, now: datetime
@@ -505,11 +506,12 @@ class GpuScheduler:
         self._unpublished = None
         self._scale_hints.publish(plan.commands)
         now = datetime.now(UTC)
+        ended = {Reason.EXCEEDS_CLUSTER} if self._is_complete else set()
         waiting = self._forecasts.with_expected_starts(
             [
                 explanation
-                for explanation in self._read(plan.explanations)
-                if explanation.reason is not Reason.STARTING and not self._is_hopeless(explanation)
+                for explanation in readable(plan.explanations)
+                if explanation.reason not in {Reason.STARTING, *ended}
             ],
             {workload_id: demand.workload for workload_id, demand in demands.items()},
             now,
@@ -611,24 +613,14 @@ class GpuScheduler:
     async def _observe(self, policy: Policy) -> tuple[Allocation, ...]:
         """Refresh the nodes and what is held on them, and note which attempts were bound."""
         allocations = await self._refresh(policy)
-        if await self._bind(policy):
+        if await self._binder.bind(policy):
             allocations = await self._refresh(policy)
         return allocations
 
-    async def _bind(self, policy: Policy) -> bool:
-        """Is an attempt on other nodes than planned, or bound later? It holds what it has there.
-
-        One after the other, each with what those before it were found to hold. Attempts that have
-        ended and are not settled are among them: they may have been there with one that lives.
-        """
-        has_moved = False
-        async with self._binding:
-            unsettled = list(self._attempts)
-            for running in unsettled:
-                with self._faults.of_run(running, "put on its nodes"):
-                    if await self._bind_one(running, unsettled, policy):
-                        has_moved = True
-        return has_moved
+    @property
+    def _is_complete(self) -> bool:
+        """Are these all nodes that the pool will ever have? None: the driver is at fault."""
+        return self._infrastructure.is_fixed and bool(self._nodes)
 
     async def _bind_last(self, running: AttemptState) -> None:
         """Before its pods go: it may have ended before a cycle saw where it is.
@@ -639,35 +631,7 @@ class GpuScheduler:
             policy = self._policies.current()
             if not self._nodes:
                 await self._refresh(policy)
-            await self._bind(policy)
-
-    async def _bind_finally(self, running: AttemptState) -> None:
-        """The final place, once all its processes have ended: the node may be gone or unknown."""
-        policy = self._policies.current()
-        async with self._binding:
-            others = [other for other in self._attempts if other is not running]
-            with self._faults.of_run(running, "put on its nodes"):
-                binding = self._infrastructure.final_binding(running, others, policy)
-                if binding is not None:
-                    await self._move(running, binding, policy)
-
-    async def _bind_one(
-        self, running: AttemptState, unsettled: Sequence[AttemptState], policy: Policy
-    ) -> bool:
-        others = [other for other in unsettled if other is not running]
-        binding = self._infrastructure.binding(running, others, policy)
-        if binding is None:
-            return False
-        how = "Its node came" if running.awaited_kinds else "The cluster has placed it"
-        await self._move(running, binding, policy)
-        where = describe_placement(running, "started")
-        run_log(running, Reason.STARTING).info("%s: it %s", how, where)
-        self._infrastructure.record_event(running, Reason.STARTING, start_note(running))
-        return True
-
-    async def _move(self, running: AttemptState, binding: Binding, policy: Policy) -> None:
-        await self._attempts.bind(running, binding, policy)
-        self._history.moved(running)
+            await self._binder.bind(policy)
 
     def _zones(self) -> dict[str, str | None]:
         return {node.name: zone_of(node) for node in self._nodes}
@@ -688,77 +652,3 @@ class GpuScheduler:
         await self._attempts.reprice(policy, now)
         await self._capacity.observe(nodes, policy, now)
         return allocations
-
-    async def _refuse(self, queue: PendingRuns, plan: Plan, demands: Mapping[str, Demand]) -> None:
-        """End the runs that could never start, with the one reason that their owner can correct."""
-        for refused in queue.refusals:
-            await self._fail(refused.flow_run, f"Invalid job variable: {refused.error}.")
-        # Explanations are made when they are read, which takes longer than the plan.
-        explanations = plan.explanations if self._infrastructure.is_fixed else ()
-        for explanation in self._read(explanations):
-            if self._is_hopeless(explanation):
-                text = f"{explanation.reason}: {explanation.summary} {explanation.resolution}"
-                await self._fail(demands[explanation.workload_id].flow_run, text)
-
-    async def _refuse_over_bounds(
-        self, demands: dict[str, Demand], policy: Policy, now: datetime
-    ) -> None:
-        """Take out the runs that may not wait any longer; some of them are ended in each cycle."""
-        refused = await find_refused(self._ledger, demands, policy.waiting, now)
-        for place, (flow_run_id, why) in enumerate(refused):
-            flow_run = demands.pop(flow_run_id).flow_run
-            if place >= _ENDED_PER_CYCLE:
-                continue
-            text = refused[place].message
-            is_stale = why.reason == Reason.EXPIRED
-            await self._end(flow_run, Cancelled(message=text) if is_stale else Failed(message=text))
-
-    async def _refuse_unpayable(
-        self,
-        demands: Mapping[str, Demand],
-        allocations: tuple[Allocation, ...],
-        policy: Policy,
-        now: datetime,
-    ) -> dict[str, Demand]:
-        """End the new runs whose budget or deadline cannot hold; the others stay."""
-        view = self._history.capacity_view(self._nodes, allocations, policy, now)
-        left: dict[str, Demand] = {}
-        for flow_run_id, demand in demands.items():
-            if demand.flow_run.run_count or demand.workload.hold is not None:
-                left[flow_run_id] = demand
-                continue
-            name, why = demand.workload.name, None
-            with self._faults.contained(flow_run_id, name, "planned", now):
-                why = refusal(demand.workload, view)
-                left[flow_run_id] = demand
-            if why is not None:
-                del left[flow_run_id]
-                await self._fail(demand.flow_run, why)
-        return left
-
-    def _read(self, explanations: Sequence[Explanation]) -> list[Explanation]:
-        """These explanations, each made now; without those that cannot be made."""
-        made: list[Explanation] = []
-        try:
-            made.extend(explanations)
-        except Exception:
-            _log.exception("Some pending runs have no published reason")
-            for place in range(len(made), len(explanations)):
-                with suppress(Exception):
-                    made.append(explanations[place])
-        return made
-
-    def _is_hopeless(self, explanation: Explanation) -> bool:
-        """Can it never start? Without any GPU the driver is what is wrong, not the runs."""
-        is_all_there_is = self._infrastructure.is_fixed and bool(self._nodes)
-        return explanation.reason is Reason.EXCEEDS_CLUSTER and is_all_there_is
-
-    async def _fail(self, flow_run: FlowRun, message: str) -> None:
-        await self._end(flow_run, Failed(message=message))
-
-    async def _end(self, flow_run: FlowRun, state: State[Any]) -> None:
-        with self._faults.contained(str(flow_run.id), flow_run.name, "refused"):
-            await self._client.set_flow_run_state(flow_run.id, state)
-            self._decisions.refused(str(flow_run.id), state.message or "", datetime.now(UTC))
-            fields = {"flow_run_id": str(flow_run.id), "flow_run_name": flow_run.name}
-            _log.warning("Flow run %r cannot run: %s", flow_run.name, state.message, extra=fields)

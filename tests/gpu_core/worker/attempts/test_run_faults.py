@@ -14,6 +14,7 @@ from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 import gpu_core.decisions.scheduling.isolation as isolation
 import gpu_core.worker.pending.demand as demand
 import gpu_core.worker.pending.history as history
+import gpu_core.worker.pending.refusals as refusals
 import gpu_core.worker.scheduler as scheduler
 import gpu_core.worker.watch.budgets as budget_watch
 from gpu_core.adapters.kubernetes.api import KubernetesError
@@ -78,7 +79,7 @@ WAITING = [
     pytest.param(demand, "run_limits", id="bounding it"),
     pytest.param(history, "with_gpu_types", id="choosing GPU types"),
     pytest.param(history.NextAttempts, "of", id="choosing its capacity"),
-    pytest.param(scheduler, "refusal", id="what it can pay"),
+    pytest.param(refusals, "refusal", id="what it can pay"),
     pytest.param(isolation, "plan_cycle", id="planning"),
     pytest.param(AttemptRegistry, "_new", id="making its attempt"),
     pytest.param(Ledger, "admit", id="writing it down"),
