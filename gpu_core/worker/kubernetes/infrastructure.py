@@ -19,42 +19,32 @@ from gpu_core.adapters.kubernetes.reflector import SILENCE_S
 from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_HELP, SIGNING_KEY_VARIABLE
 from gpu_core.decisions.kubernetes.manifests import commands
 from gpu_core.decisions.kubernetes.manifests.container import main_container
-from gpu_core.decisions.kubernetes.manifests.further_gpus import plannable, unplanned
 from gpu_core.decisions.kubernetes.manifests.gang import is_first, node_rank
 from gpu_core.decisions.kubernetes.manifests.launch import Launch
 from gpu_core.decisions.kubernetes.manifests.names import NOTICE_ANNOTATION, label_value
-from gpu_core.decisions.kubernetes.manifests.resources import planned_share_milli, pod_size
 from gpu_core.decisions.kubernetes.nodes.virtual_nodes import wanted_for
-from gpu_core.decisions.kubernetes.operators.spark import require_whole_gpus
 from gpu_core.decisions.kubernetes.status.api_errors import why_refused
 from gpu_core.decisions.kubernetes.status.attempt_status import decisive_pod
 from gpu_core.decisions.kubernetes.status.outcome import Cause
 from gpu_core.decisions.kubernetes.status.pod_pending import refused
 from gpu_core.decisions.kubernetes.status.pod_termination import (
-    ending_of,
     first_start_at,
     last_end_at,
 )
-from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 from gpu_core.decisions.kubernetes.variables.prefect_fields import PREFECT_FIELDS
 from gpu_core.decisions.kubernetes.variables.variables import (
     PodRequest,
-    parse_pod_request,
-    parse_running_request,
 )
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node
-from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.gpu_summary import GpuSummary
-from gpu_core.decisions.model.pydantic_errors import known_names, refuse
+from gpu_core.decisions.model.pydantic_errors import known_names
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.decisions.model.workload import Shape, Workload
+from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, SecretReference
-from gpu_core.decisions.policy.kubernetes_version import why_too_old
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.policy.telemetry import TelemetryPolicy
 from gpu_core.decisions.requests.run_context import RunContext
-from gpu_core.decisions.requests.run_variables import variable_defaults
 from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.decisions.telemetry.metrics import WorkerFacts
 from gpu_core.worker.attempts.run_log import run_fields
@@ -80,9 +70,18 @@ from gpu_core.worker.kubernetes.cluster.node_preparation import NodePreparation
 from gpu_core.worker.kubernetes.cluster.own_account import read_workers_own
 from gpu_core.worker.kubernetes.cluster.priority_classes import PriorityClasses
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
+from gpu_core.worker.kubernetes.cluster.server_version import ServerVersion
 from gpu_core.worker.kubernetes.jobs.attempt_objects import KILL_GRACE_S, AttemptObjects, path_in
+from gpu_core.worker.kubernetes.jobs.attempt_request import (
+    has_head,
+    is_container_job,
+    is_gang_of_flow,
+    request_at_start,
+    request_of,
+)
 from gpu_core.worker.kubernetes.jobs.bindings import Bindings
 from gpu_core.worker.kubernetes.jobs.checkpoint_reports import CheckpointReports
+from gpu_core.worker.kubernetes.jobs.end_causes import EndCauses
 from gpu_core.worker.kubernetes.jobs.gang_start import GangStart
 from gpu_core.worker.kubernetes.jobs.job_status import (
     exit_of,
@@ -102,6 +101,7 @@ from gpu_core.worker.kubernetes.jobs.operator_job_status import (
     is_custom_running,
 )
 from gpu_core.worker.kubernetes.jobs.orphan_cleanup import OrphanCleanup
+from gpu_core.worker.kubernetes.jobs.pod_sizes import PodSizes
 from gpu_core.worker.kubernetes.jobs.pod_telemetry import PodTelemetry
 from gpu_core.worker.kubernetes.jobs.run_references import RunReferences
 from gpu_core.worker.kubernetes.jobs.tombstones import Tombstones
@@ -172,13 +172,14 @@ class KubernetesInfrastructure:
         self._policy = KubernetesPolicy()
         self._telemetry = TelemetryPolicy()
         self._pod_telemetry = PodTelemetry()
-        self._server_version: str | None = None
+        self._version = ServerVersion(api)
         self._offers = NodeInventory(self._view, pool, template)
         self._bindings = Bindings(self._view, self._offers)
         self._node_pools = NodePools(api)
         self._rights = MissingRights()
         self._priority_classes = PriorityClasses(api, self._rights)
         self._references = RunReferences(client, template, namespace)
+        self._sizes = PodSizes(self._references, self._view.custom_jobs, self._offers, template)
         self._tombstones = Tombstones(api, pool, self._references.namespace_of, may_act)
         self._events = PodEvents(api, self._view, self._rights)
         self._recorder = EventRecorder(api, self._view, self._rights)
@@ -197,13 +198,13 @@ class KubernetesInfrastructure:
         self._containers: ContainerRuns | None = None
         self._created_at_s: dict[str, float] = {}
         self._answered: set[str] = set()
-        self._causes: dict[str, dict[str, Json]] = {}
+        self._causes = EndCauses(self._view)
         self._host = ""
 
     async def start_watching(self, tasks: TaskGroup, policy: Policy) -> None:
         """Learn which cluster it is, and what is there."""
         self._policy, self._telemetry = policy.kubernetes, policy.telemetry
-        await self._learn_version(policy.kubernetes)
+        await self._version.read(policy.kubernetes)
         self._host = await self._cluster_name()
         self._references.set_workers_own(await read_workers_own(self._api, self._rights))
         output = OutputFollower(self._output_api, self._rights)
@@ -246,51 +247,10 @@ class KubernetesInfrastructure:
         *,
         has_deployment: bool,
     ) -> Workload:
-        """With the part of a GPU, the CPU and the memory that each of its pods takes of a node.
-
-        It is held where `command` may be the flow's or a container's, and where its variables bring
-        into its Job what its team is not permitted.
-        """
-        request = commands.with_container_command(
-            parse_pod_request(variables, variable_defaults(self._template())),
-            flow_name,
-            has_deployment=has_deployment,
+        """With the part of a GPU, the CPU and the memory that each of its pods takes of a node."""
+        return self._sizes.fitted(
+            workload, variables, policy, flow_name, has_deployment=has_deployment
         )
-        commands.require_a_use(
-            request, flow_name, workload.shape.nodes, has_deployment=has_deployment
-        )
-        workload = commands.held_if_ambiguous(workload, request, has_deployment=has_deployment)
-        workload = self._references.checked(workload, variables, request, policy)
-        self._view.custom_jobs.check(request)
-        if request.framework == "spark":
-            require_whole_gpus(workload.shape)
-        share_milli = planned_share_milli(
-            workload.shape, policy.kubernetes, self._offers.shares_per_gpu
-        )
-        shape = workload.shape._replace(gpu_share_milli=share_milli)
-        size = pod_size(shape, request, policy.kubernetes, _only_type(shape))
-        self._require_planned_gpus(variables, request, size.gpus, policy.kubernetes)
-        cpu_milli, memory_mib = size.cpu_milli, size.memory_mib
-        further = self._references.further_size(variables)
-        if further is not None:
-            cpu_milli, memory_mib = further.pod_total(cpu_milli, memory_mib)
-        shape = shape._replace(cpu_milli=cpu_milli, memory_mib=memory_mib)
-        return replace(workload, shape=shape)
-
-    def _require_planned_gpus(
-        self,
-        variables: Mapping[str, object],
-        request: PodRequest,
-        gpus: Mapping[str, int],
-        policy: KubernetesPolicy,
-    ) -> None:
-        """Refuse GPUs of further containers; the start, which knows the node, checks them again.
-
-        Ray and Spark have a pod without GPUs whose containers are the same.
-        """
-        planned = {} if _has_head(request) else plannable(gpus, policy)
-        further = self._references.further_requests(variables)
-        refuse([*unplanned(further, planned, policy)])
 
     async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
         """The nodes with GPUs, without what the pods of others use."""
@@ -352,7 +312,7 @@ class KubernetesInfrastructure:
         """
         if not isinstance(configuration, GpuKubernetesJobConfiguration):
             raise TypeError(f"{type(configuration).__name__} is not of a gpu-kubernetes pool")
-        request = _as_begun(parse_pod_request(running.variables), running)
+        request = request_at_start(running)
         await self._references.require_permitted(
             running, configuration.job_manifest, request, policy
         )
@@ -364,7 +324,7 @@ class KubernetesInfrastructure:
             self._containers.begin(running.attempt.attempt_id)
         try:
             created = await self._objects.create(
-                configuration.job_manifest, launch, self._as_there(policy.kubernetes)
+                configuration.job_manifest, launch, self._version.applied_to(policy.kubernetes)
             )
         except KubernetesError as error:
             # 401: it is the worker that is not known, for as long as its credentials are old.
@@ -475,7 +435,7 @@ class KubernetesInfrastructure:
         for running in attempts:
             self._unadmitted.observe(running.attempt.attempt_id)
             await self._keep_from_replacing(running)
-        await self._gang_start.reconcile([r for r in attempts if _is_gang_of_flow(r)])
+        await self._gang_start.reconcile([r for r in attempts if is_gang_of_flow(r)])
         await self._events.refresh([each for each in attempts if each.phase.holds_gpus])
         for running in attempts:
             # The settlement of an end reports first that it ran.
@@ -496,7 +456,7 @@ class KubernetesInfrastructure:
 
     def _follow_output(self, running: AttemptState) -> None:
         """Let the run have the output of its containers without Prefect."""
-        if self._containers is None or not _pod_request(running).stream_output:
+        if self._containers is None or not request_of(running).stream_output:
             return
         is_gang = running.workload.shape.nodes > 1
         for pod in self._pods_to_follow(running):
@@ -513,7 +473,7 @@ class KubernetesInfrastructure:
         if not is_container_job(running):
             is_gang = running.workload.shape.nodes > 1
             return [pod for pod in pods if not is_first(pod)] if is_gang else []
-        if not _has_head(_pod_request(running)):
+        if not has_head(request_of(running)):
             return pods
         followed = [
             pod
@@ -566,7 +526,7 @@ class KubernetesInfrastructure:
         deadline_s = anyio.current_time() + _KILL_WAIT_S
         self._unadmitted.observe(attempt_id)
         self._follow_output(running)  # it may have ended before a cycle
-        self._note_causes(attempt_id)
+        self._causes.note(attempt_id)
         if self._objects.live(attempt_id, self._fenced):
             await self._keep_final_logs(running)
             await self._objects.delete(attempt_id, self._fenced, grace_s=KILL_GRACE_S)
@@ -589,35 +549,18 @@ class KubernetesInfrastructure:
         is_over = attempt.started_at is not None or attempt.attempt_id in self._answered
         if is_over or not running.is_claimed:
             return True
-        framework = _pod_request(running).framework
+        framework = request_of(running).framework
         if not await self._tombstones.put(running, framework, self._policy):
             return False
         self._answered.add(attempt.attempt_id)
         return True
-
-    def _note_causes(self, attempt_id: str) -> None:
-        """Which pods end without us, and how? What the worker ends from here on is no cause."""
-        pods = self._view.pods_of(attempt_id)
-        causes = {pod["metadata"]["uid"]: pod for pod in pods if ending_of(pod) is not None}
-        if causes:
-            self._causes.setdefault(attempt_id, causes)
-
-    def _telling_pods(self, attempt_id: str) -> list[Json]:
-        """The pods whose ends say why the attempt ended."""
-        pods = self._view.last_pods_of(attempt_id)
-        causes = self._causes.get(attempt_id)
-        if causes is None:
-            return pods
-        return [
-            _as_ended(causes[uid], pod) for pod in pods if (uid := pod["metadata"]["uid"]) in causes
-        ]
 
     async def _keep_final_logs(self, running: AttemptState) -> None:
         """Of the pod that ended first, unless its run has them: with its Job its output goes."""
         if running.is_stop_requested or self._is_operated(running):
             return
         attempt_id = running.attempt.attempt_id
-        pod = decisive_pod([pod for pod in self._telling_pods(attempt_id) if is_done(pod)])
+        pod = decisive_pod([pod for pod in self._causes.pods_of(attempt_id) if is_done(pod)])
         if pod is None:
             return
         if self._containers and self._containers.follows(attempt_id, pod["metadata"]["uid"]):
@@ -673,7 +616,7 @@ class KubernetesInfrastructure:
         if self._is_operated(running):
             found = custom_exit_of(self._view.custom_jobs.last_of(attempt_id), pods, lines)
             return found and replace(found, **_times(pods, running.attempt))
-        ended = self._telling_pods(attempt_id)
+        ended = self._causes.pods_of(attempt_id)
         found = exit_of(
             self._view.jobs_of(attempt_id),
             ended,
@@ -708,7 +651,7 @@ class KubernetesInfrastructure:
     def _last_lines_followed(self, attempt_id: str) -> tuple[str, ...]:
         if self._containers is None:
             return ()
-        pod = decisive_pod([pod for pod in self._telling_pods(attempt_id) if is_done(pod)])
+        pod = decisive_pod([pod for pod in self._causes.pods_of(attempt_id) if is_done(pod)])
         uid = None if pod is None else pod["metadata"]["uid"]
         return self._containers.last_lines(attempt_id, uid)
 
@@ -722,7 +665,7 @@ class KubernetesInfrastructure:
         self._recorder.forget(attempt_id)
         self._unadmitted.forget(attempt_id)
         self._view.custom_jobs.forget(attempt_id)
-        self._causes.pop(attempt_id, None)
+        self._causes.forget(attempt_id)
         self._created_at_s.pop(attempt_id, None)
         self._answered.discard(attempt_id)
         self._final_logs.forget(attempt_id)
@@ -752,10 +695,10 @@ class KubernetesInfrastructure:
         points_of = running.request.gpu_priority or queue
         with_points = None if points_of is None else policy.queue_with_points(points_of)
         placement = running.allocation().placement
-        request = _as_begun(parse_pod_request(running.variables), running)
+        request = request_at_start(running)
         return Launch(
             context=context,
-            shape=self._container_shape(running, request, policy.kubernetes),
+            shape=self._sizes.container_shape(running, request, policy.kubernetes),
             place=wanted_for(placement, self._offers.kinds) or placement,
             pool=self._pool,
             gpu_resource=self._offers.gpu_resource(placement),
@@ -770,29 +713,11 @@ class KubernetesInfrastructure:
             prefect_secrets=self._prefect_secrets,
         )
 
-    def _container_shape(
-        self, running: AttemptState, request: PodRequest, policy: KubernetesPolicy
-    ) -> Shape:
-        """The shape with the CPU and memory of the run's own container, as it was planned."""
-        shape = running.workload.shape
-        further = self._references.further_size(running.variables)
-        if further is None or not shape.cpu_milli or not shape.memory_mib:
-            return shape
-        most_cpu_milli, most_memory_mib = further.left_for_run(shape.cpu_milli, shape.memory_mib)
-        size = pod_size(_unsized(shape), request, policy, _only_type(shape))
-        _, asked_mib = further.pod_total(size.cpu_milli, size.memory_mib)
-        # What ran out of memory was planned with more than it asks for.
-        own_mib = most_memory_mib if shape.memory_mib > asked_mib else size.memory_mib
-        return shape._replace(
-            cpu_milli=max(1, min(size.cpu_milli, most_cpu_milli)),
-            memory_mib=max(1, min(own_mib, most_memory_mib)),
-        )
-
     def _is_operated(self, running: AttemptState) -> bool:
         """Is it, or was it, an operator's? Its variables may be unreadable by now."""
         if self._view.custom_jobs.last_of(running.attempt.attempt_id) is not None:
             return True
-        return commands.is_operated(_pod_request(running))
+        return commands.is_operated(request_of(running))
 
     def _tell_failure(self) -> None:
         """Let the log say when what is planned with may be old, and when it is not any more."""
@@ -808,25 +733,6 @@ class KubernetesInfrastructure:
         pods = self._view.pods_of(running.attempt.attempt_id)
         return all(is_done(pod) for pod in pods if pod["metadata"]["uid"] == uid)
 
-    async def _learn_version(self, policy: KubernetesPolicy) -> None:
-        """Write for the version that is there, where it would drop what the policy's has."""
-        try:
-            server = str((await self._api.get("/version"))["gitVersion"])
-            why = why_too_old(policy.version, server)
-        except (KubernetesError, KeyError, InvalidInput) as error:
-            _log.debug("The cluster's version is not known: %s", error)
-            return
-        self._server_version = server
-        if why is not None:
-            _log.warning("%s", why)
-
-    def _as_there(self, policy: KubernetesPolicy) -> KubernetesPolicy:
-        """The policy with the cluster's own version where it is too old for the policy's."""
-        server = self._server_version
-        if server is None or why_too_old(policy.version, server) is None:
-            return policy
-        return policy.model_copy(update={"version": server})
-
     async def _cluster_name(self) -> str:
         """The uid of the namespace that every cluster has and that cannot be created anew."""
         system = await self._api.get("/api/v1/namespaces/kube-system")
@@ -839,43 +745,6 @@ def _require_signing_key(policy: Policy) -> None:
             "the policy requires signed checkpoints and names no Secret with the signing key; "
             f"{SIGNING_KEY_HELP}"
         )
-
-
-def is_container_job(running: AttemptState) -> bool:
-    """Is it an image and a command without Prefect inside?"""
-    return commands.is_container_job(
-        _pod_request(running), running.record.flow_name, running.workload.shape.nodes
-    )
-
-
-def _only_type(shape: Shape) -> str | None:
-    """The one GPU type that a run may get. None: there are several, or all."""
-    return shape.gpu_types[0] if len(shape.gpu_types) == 1 else None
-
-
-def _unsized(shape: Shape) -> Shape:
-    return shape._replace(cpu_milli=0, memory_mib=0)
-
-
-def _is_gang_of_flow(running: AttemptState) -> bool:
-    return running.workload.shape.nodes > 1 and not is_container_job(running)
-
-
-def _pod_request(running: AttemptState) -> PodRequest:
-    """Of which kind is the attempt? A version before may have started it."""
-    return _as_begun(parse_running_request(running.variables), running)
-
-
-def _has_head(request: PodRequest) -> bool:
-    framework = FRAMEWORKS.get(request.framework)
-    return framework is not None and framework.has_head
-
-
-def _as_begun(request: PodRequest, running: AttemptState) -> PodRequest:
-    record = running.record
-    return commands.with_container_command(
-        request, record.flow_name, has_deployment=record.deployment is not None, has_begun=True
-    )
 
 
 def _may_be_partial(attempt: Attempt) -> bool:
@@ -896,14 +765,6 @@ def _times(pods: Sequence[Json], attempt: Attempt) -> dict[str, Any]:
         "started_at": began_at and max(began_at, attempt.admitted_at),
         "held_until": last_end_at(pods),
     }
-
-
-def _as_ended(then: Json, now: Json) -> Json:
-    """The pod as it ended: the worker's deletion of what a sidecar keeps alive is no cause.
-
-    Kubernetes dates both to the second, so that the order is not known afterwards.
-    """
-    return then if is_done(then) and "deletionTimestamp" not in then["metadata"] else now
 
 
 def _started(job: Json) -> Started:

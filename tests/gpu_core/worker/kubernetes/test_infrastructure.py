@@ -31,8 +31,9 @@ from gpu_core.worker.attempts.state import AttemptState, StartFailure, StartFail
 from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused, Unavailable
 from gpu_core.worker.kubernetes.cluster.cluster_cache import kept_node
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
-from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure, is_container_job
+from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
 from gpu_core.worker.kubernetes.jobs.attempt_objects import path_in
+from gpu_core.worker.kubernetes.jobs.attempt_request import is_container_job
 from gpu_core.worker.kubernetes.jobs.operator_jobs import OperatorJobs
 from gpu_core.worker.kubernetes.logs import container_runs as containers
 from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns
@@ -573,7 +574,7 @@ def test_a_gang_that_failed_with_a_silent_node_was_interrupted(first, node, want
         infrastructure._view._node_changed(None, node)
         for pod in (first, other):
             infrastructure._view._pod_changed(None, pod)
-        infrastructure._note_causes("a")
+        infrastructure._causes.note("a")
         found = await infrastructure.exit(attempt)
         assert found.is_gang_lost is want
         assert ("node n2 was lost, and with it its gang" in (found.message or "")) is want
@@ -591,7 +592,7 @@ def test_a_gang_holds_its_gpus_until_its_last_node_has_ended():
         infrastructure._view._node_changed(None, make_node())
         for pod in pods:
             infrastructure._view._pod_changed(None, pod)
-        infrastructure._note_causes("a")
+        infrastructure._causes.note("a")
         return await infrastructure.exit(attempt)
 
     found = anyio.run(scenario)
@@ -643,7 +644,7 @@ def test_a_gang_whose_silent_node_is_back_was_interrupted(first_s_ago, other_s_a
             infrastructure._view._node_changed(None, seen)
         for pod in (first, other):
             infrastructure._view._pod_changed(None, pod)
-        infrastructure._note_causes("a")
+        infrastructure._causes.note("a")
         return (await infrastructure.exit(attempt)).is_gang_lost
 
     assert anyio.run(scenario) is want
@@ -703,7 +704,7 @@ def test_the_deletion_of_a_sidecar_is_not_why_its_run_ended(exit_code, is_delete
         infrastructure, attempt = of_cluster(SimpleNamespace()), running(attempt_id="a")
         seen = deleted if is_deleted_before else pod
         infrastructure._view._pod_changed(None, seen)
-        infrastructure._note_causes("a")
+        infrastructure._causes.note("a")
         infrastructure._view._pod_changed(seen, deleted)
         found = await infrastructure.exit(attempt)
         words = None if found.message is None else found.message.partition(":")[0]
@@ -970,9 +971,11 @@ def test_on_a_cluster_older_than_the_policy_says_its_own_words_are_written(
     infrastructure = of_cluster(OfVersion(server))
     policy = make_policy(kubernetes={"version": stated}).kubernetes
     with caplog.at_level("WARNING", logger="prefect.gpu.kubernetes"):
-        anyio.run(infrastructure._learn_version, policy)
-    assert infrastructure._as_there(policy).version == want_written_for
-    assert infrastructure._as_there(policy).capabilities == capabilities_of(want_written_for)
+        anyio.run(infrastructure._version.read, policy)
+    assert infrastructure._version.applied_to(policy).version == want_written_for
+    assert infrastructure._version.applied_to(policy).capabilities == capabilities_of(
+        want_written_for
+    )
     assert (f"does not know {want_unknown}: " in caplog.text) is bool(want_unknown)
 
 

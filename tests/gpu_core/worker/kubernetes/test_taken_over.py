@@ -18,7 +18,7 @@ from gpu_core.testing.builders.workloads import make_policy
 from gpu_core.worker import GpuKubernetesWorker
 from gpu_core.worker.attempts.recovery import Recovery
 from gpu_core.worker.attempts.registry import AttemptRegistry
-from gpu_core.worker.kubernetes.infrastructure import is_container_job
+from gpu_core.worker.kubernetes.jobs.attempt_request import is_container_job
 from gpu_core.worker.pending.demand import DemandReader
 from tests.gpu_core.worker.kubernetes.test_infrastructure import of_cluster
 
