@@ -10,7 +10,7 @@ from gpu_core.decisions.scheduling.queue_table import QueueTableEntry
 
 _NOTHING = "–"
 _HOLDERS = ("Run", "Team", "GPUs", "Nodes", "Held since", "Cost so far", "May run until")
-_WAITING = ("#  Run", "Team", "GPUs", "Waited", "Starts in (80 % interval)")
+_WAITING = ("#  Run", "Team", "GPUs", "Waited", "Starts in")
 
 
 def holder_lines(
@@ -98,7 +98,7 @@ def _expected(entry: QueueTableEntry, now: datetime) -> str:
     )
     parts = [] if start is None else [until(start)]
     if low is not None and high is not None:
-        parts.append(f"({until(low)} to {until(high)})")
+        parts.append(f"(80 %: {until(low)} to {until(high)})")
     return " ".join(parts) or "unknown"
 
 

@@ -37,7 +37,7 @@ COLUMNS: Mapping[str, str] = {
 }
 """Column names in the table, and the fields here."""
 
-_HEAD = ("#", "Run", "Reason", "GPUs", "Since (UTC)", "Starts (80 %)", "Team")
+_HEAD = ("#", "Run", "Reason", "GPUs", "Since (UTC)", "Starts", "Team")
 _MOST_ROWS = 20
 
 _NOTICES = "notices"
@@ -121,7 +121,7 @@ def _expected(entry: QueueTableEntry) -> str:
     )
     parts = [] if start is None else [f"{start:%H:%M}"]
     if low is not None and high is not None:
-        parts.append(f"({low:%H:%M} to {high:%H:%M})")
+        parts.append(f"(80 %: {low:%H:%M} to {high:%H:%M})")
     return " ".join(parts) or "unknown"
 
 
