@@ -74,7 +74,8 @@ def _report(
         provenance=None if with_generated else Provenance.MEASURED,
     )
     report = cost_report(window, asked.keys, *ledger.cost_slices(asked))
-    return with_idle(report, ledger.capacity_cost(asked).idle, IdleRule.NONE)
+    capacity = ledger.capacity_cost(asked)
+    return with_idle(report, capacity.idle, IdleRule.NONE, capacity.faults)
 
 
 @task(cache_policy=NO_CACHE)

@@ -321,6 +321,7 @@ capacity_intervals = sa.Table(
     sa.Column("seen_at", UtcTimestamp, nullable=False),
     sa.Column("end_reason", EnumText(IntervalEnd)),
     sa.Column("is_end_estimated", sa.Boolean, nullable=False),
+    sa.Column("faulty_gpus", sa.Integer),
     sa.Index("ix_capacity_intervals_until", "until"),
     sa.Index("ix_capacity_intervals_host_node_since", "host", "node", "since"),
 )

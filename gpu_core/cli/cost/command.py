@@ -69,7 +69,8 @@ def run_report(
         slices, runs = ledger.cost_slices(asked)
         capacity = ledger.capacity_cost(asked)
         bills = ledger.bill_sums(asked)
-    report = with_idle(cost_report(window, keys, slices, runs), capacity.idle, rule)
+    report = cost_report(window, keys, slices, runs)
+    report = with_idle(report, capacity.idle, rule, capacity.faults)
     report = with_bills(report, bills)
     if output is Output.JSON:
         print(json.dumps(report_document(report), indent=2))

@@ -44,6 +44,10 @@ def report_table(report: CostReport, limit: int, show: Show = Show.USAGE) -> Tab
     ends = [("all runs", _cells(report.total, show))]
     if report.idle != NO_USAGE:
         ends += _idle_ends(report, show)
+    if report.faults != NO_USAGE:
+        ends.append(
+            _end("of idle: faulty GPUs", report.faults, report.faults_micro_usd, report, show)
+        )
     cells = [_cells(row, show) for row in rows]
     every = [*cells, *(row for _, row in ends)]
     columns = [name for name in every[0] if name not in _OPTIONAL or _is_in_use(name, every)]
@@ -68,16 +72,20 @@ def _is_in_use(name: str, rows: Sequence[Mapping[str, str]]) -> bool:
 
 def _idle_ends(report: CostReport, show: Show) -> list[tuple[str, dict[str, str]]]:
     """The line of idle capacity, and what all of it costs."""
-    empty = dict.fromkeys(_cells(report.total, show), "")
     both = report.total.usage + report.idle
     whole = report.total.micro_usd + report.idle_micro_usd
     return [
-        (text, empty | _hours(usage, show) | {"Cost": _cost(usage, micro_usd)})
-        for text, usage, micro_usd in (
-            ("idle", report.idle, report.idle_micro_usd),
-            ("runs and idle", both, whole),
-        )
+        _end("idle", report.idle, report.idle_micro_usd, report, show),
+        _end("runs and idle", both, whole, report, show),
     ]
+
+
+def _end(
+    text: str, usage: Usage, micro_usd: int, report: CostReport, show: Show
+) -> tuple[str, dict[str, str]]:
+    """A line that is no group's."""
+    empty = dict.fromkeys(_cells(report.total, show), "")
+    return text, empty | _hours(usage, show) | {"Cost": _cost(usage, micro_usd)}
 
 
 def _heading(key: str) -> str:
@@ -95,16 +103,20 @@ def report_document(report: CostReport) -> dict[str, Any]:
             dict(zip(report.keys, row.keys, strict=True)) | _numbers(row) for row in report.rows
         ],
         "total": _numbers(report.total),
-        "idle": None if report.idle == NO_USAGE else _idle_numbers(report),
+        "idle": _numbers_of(report.idle, report.idle_micro_usd),
+        "faults": _numbers_of(report.faults, report.faults_micro_usd),
     }
 
 
-def _idle_numbers(report: CostReport) -> dict[str, Any]:
-    is_unknown, cost = _is_unknown(report.idle), report.idle_micro_usd
+def _numbers_of(usage: Usage, micro_usd: int) -> dict[str, Any] | None:
+    """None: there is none of it."""
+    if usage == NO_USAGE:
+        return None
+    is_unknown = _is_unknown(usage)
     return {
-        "gpu_hours": report.idle.gpu_hours,
-        "cost_micro_usd": None if is_unknown else cost,
-        "cost_usd": None if is_unknown else cost / MICRO_USD_PER_USD,
+        "gpu_hours": usage.gpu_hours,
+        "cost_micro_usd": None if is_unknown else micro_usd,
+        "cost_usd": None if is_unknown else micro_usd / MICRO_USD_PER_USD,
     }
 
 

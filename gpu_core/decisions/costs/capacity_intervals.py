@@ -31,7 +31,8 @@ class IntervalEnd(StrEnum):
     REPLACED = "Replaced"
     """Another machine has its name."""
     CHANGED = "Changed"
-    """The machine is there, at another price or with other GPUs."""
+    """The machine is there, at another price, with other GPUs or with another number of faulty
+    ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,8 @@ class CapacityInterval:
     seen_at: datetime
     """When a worker last wrote down that it is there."""
     end_reason: IntervalEnd | None = None
+    faulty_gpus: int | None = None
+    """GPUs that were held because they are not well; None: from before this was kept."""
     is_end_estimated: bool = False
     """It went while no worker watched: `until` is when it was last seen."""
 
@@ -171,6 +174,7 @@ def _interval(
         gpus=machine.gpus,
         cpu_milli=machine.cpu_milli,
         memory_mib=machine.memory_mib,
+        faulty_gpus=machine.faulty_gpus,
         micro_usd_per_hour=None if price is None else price.micro_usd_per_hour,
         price_source=None if price is None else price.source,
         price_as_of=None if price is None else price.as_of,
@@ -210,6 +214,7 @@ def _facts(interval: CapacityInterval) -> tuple[object, ...]:
         interval.cpu_milli,
         interval.memory_mib,
         interval.micro_usd_per_hour,
+        interval.faulty_gpus or 0,
     )
 
 

@@ -140,6 +140,9 @@ class CostReport:
     idle: Usage = NO_USAGE
     """Idle capacity that is in no row."""
     idle_micro_usd: int = 0
+    faults: Usage = NO_USAGE
+    """The part of all idle capacity that was held because its GPUs are not well."""
+    faults_micro_usd: int = 0
 
     @property
     def total(self) -> CostRow:

@@ -70,6 +70,8 @@ class MachineCost:
     """What its runs paid, no more than the machine costs."""
     idle: Usage
     """The rest. Unpriced where the machine, or a run on it, has no price."""
+    faults: Usage
+    """The part of `idle` that no run could use, as its GPUs were held because they are not well."""
     beyond_micro_usd: Exact
     """What its runs paid beyond that: attempts overlap because clocks or prices differed."""
 
@@ -94,6 +96,11 @@ class CapacityCost:
     def idle(self) -> Usage:
         """What no run paid."""
         return sum_usage(machine.idle for machine in self.machines)
+
+    @property
+    def faults(self) -> Usage:
+        """What of that was paid for GPUs that are not well."""
+        return sum_usage(machine.faults for machine in self.machines)
 
     @property
     def beyond_micro_usd(self) -> int:
@@ -166,6 +173,13 @@ def machine_cost(interval: CapacityInterval, held: Usage, counted: Window) -> Ma
     paid = min(cost, held.exact_micro_usd)
     idle_us = max(0, gpu_us - held.gpu_us)
     is_known = price is not None and not held.unpriced_gpu_us
+    idle = Usage(
+        gpu_us=idle_us,
+        gpu_micro_usd=cost - paid,
+        unpriced_gpu_us=0 if is_known else idle_us,
+    )
+    # A run that has just been told to leave such a GPU may hold it still, and pays for it.
+    faulty_us = min(idle_us, held_us * (interval.faulty_gpus or 0))
     return MachineCost(
         interval=interval,
         capacity=Usage(
@@ -174,19 +188,21 @@ def machine_cost(interval: CapacityInterval, held: Usage, counted: Window) -> Ma
             unpriced_gpu_us=gpu_us if price is None else 0,
         ),
         attributed=Usage(gpu_us=gpu_us - idle_us, gpu_micro_usd=paid),
-        idle=Usage(
-            gpu_us=idle_us,
-            gpu_micro_usd=cost - paid,
-            unpriced_gpu_us=0 if is_known else idle_us,
-        ),
+        idle=idle,
+        faults=_part(idle, Fraction(faulty_us, idle_us)) if faulty_us else NO_USAGE,
         beyond_micro_usd=held.exact_micro_usd - paid,
     )
 
 
-def with_idle(report: CostReport, idle: Usage, rule: IdleRule) -> CostReport:
+def with_idle(
+    report: CostReport, idle: Usage, rule: IdleRule, faults: Usage = NO_USAGE
+) -> CostReport:
     """The report with idle capacity, in a line of its own or shared over its groups.
 
     Rows and idle add up to the micro-dollar. Without groups, idle stays in its line.
+
+    Args:
+        faults: The part of `idle` that was held because its GPUs are not well.
     """
     rows, shares = report.rows, _shares(report, rule)
     parts = [_part(idle, share) for share in shares] or [NO_USAGE] * len(rows)
@@ -203,6 +219,9 @@ def with_idle(report: CostReport, idle: Usage, rule: IdleRule) -> CostReport:
         ),
         idle=line,
         idle_micro_usd=whole[-1],
+        faults=faults,
+        # Never more than the whole that it is a part of, however that was rounded.
+        faults_micro_usd=min(faults.micro_usd, sum(whole[len(rows) :])),
     )
 
 

@@ -99,6 +99,11 @@ def month_markdown(report: MonthReport) -> str:
             f"Machines cost {format_usd(idle.idle_micro_usd)} more than their runs paid: "
             f"{idle.idle.gpu_hours:,.2f} idle GPU-hours."
         )
+    if idle.faults_micro_usd:
+        parts.append(
+            f"Of these, {idle.faults.gpu_hours:,.2f} GPU-hours for "
+            f"{format_usd(idle.faults_micro_usd)} were of GPUs that were not well."
+        )
     return "\n\n".join(parts) + "\n"
 
 

@@ -32,6 +32,8 @@ class Machine:
     instance_id: str | None = None
     """The provider's, such as `aws:///us-east-1a/i-0abc`."""
     created_at: datetime | None = None
+    faulty_gpus: int = 0
+    """Those that are held because they are not well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,10 +139,7 @@ class ProcessInfrastructure:
         nodes = await in_thread(self._occupied.without_occupied, self._nodes, held)
         self._held_now = await in_thread(self._held.read)
         ill = frozenset(self._held_now)
-        return tuple(
-            replace(node, unhealthy_gpu_ids=node.unhealthy_gpu_ids | (ill & {*node.gpu_ids}))
-            for node in nodes
-        )
+        return tuple(_without_ill(node, ill & {*node.gpu_ids}) for node in nodes)
 
     def _watch_health(self) -> None:
         """Begin to sample the machine's GPUs, with the first cycle of the acting worker."""
@@ -393,6 +390,18 @@ class ProcessInfrastructure:
 
 # A machine that can make no further process has this one, too.
 _OF_MACHINE = OUTAGE_ERRNOS | {errno.EAGAIN}
+
+
+def _without_ill(node: Node, ill: frozenset[str]) -> Node:
+    """The node with these GPUs held, which its machine is paid for all the same."""
+    if not ill:
+        return node
+    machine = node.machine
+    return replace(
+        node,
+        unhealthy_gpu_ids=node.unhealthy_gpu_ids | ill,
+        machine=None if machine is None else replace(machine, faulty_gpus=len(ill)),
+    )
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:

@@ -110,6 +110,21 @@ def test_the_table_has_idle_capacity_and_what_all_of_it_costs(
     assert "did you mean 'evenly'" in capsys.readouterr().err
 
 
+def test_hours_of_a_gpu_that_is_not_well_are_a_line_of_their_own(
+    with_machine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are a part of what is idle: the total stays what the machine costs."""
+    with Ledger.open(with_machine) as ledger, ledger._writer.begin() as connection:
+        connection.exec_driver_sql("UPDATE capacity_intervals SET faulty_gpus = 1")
+    assert report(with_machine, "day", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["faults"] == document["idle"]
+    assert document["faults"]["cost_micro_usd"] == 3_670_001
+    assert report(with_machine, "day") == 0
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if "faulty" in each]
+    assert "$3.67" in line
+
+
 def test_parts_add_up_to_each_row(ledger_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert report(ledger_url, "day", "--by", "run", "--json") == 0
     document = json.loads(capsys.readouterr().out)

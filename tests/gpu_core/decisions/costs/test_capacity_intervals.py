@@ -93,6 +93,7 @@ def test_a_machine_that_comes_is_written_down_with_all_that_is_known_of_it() -> 
         gpus=8,
         cpu_milli=96_000,
         memory_mib=2**20,
+        faulty_gpus=0,
         micro_usd_per_hour=12_000_000,
         price_source="catalog: p4d",
         price_as_of=NOW,
@@ -305,3 +306,23 @@ def test_no_machine_is_paid_for_twice_whatever_comes_goes_and_jumps(
     for intervals in by_node.values():
         for earlier, later in pairwise(sorted(intervals, key=lambda i: int(i.interval_id))):
             assert earlier.until <= later.since
+
+
+@pytest.mark.parametrize(
+    ("before", "now_faulty", "want"),
+    [
+        pytest.param({}, 1, [1], id="a GPU fails"),
+        pytest.param({"faulty_gpus": 1}, 0, [0], id="it is freed"),
+        pytest.param({"faulty_gpus": 1}, 1, [], id="nothing changes"),
+        pytest.param({"faulty_gpus": None}, 0, [], id="written before this was kept"),
+    ],
+)
+def test_an_interval_has_one_number_of_faulty_gpus(
+    before: dict[str, Any], now_faulty: int, want: list[int]
+) -> None:
+    seen = sight(faulty_gpus=now_faulty)
+    found = look(minutes(5), seen, known=(known(**before),), last_look=minutes(4))
+    assert [interval.faulty_gpus for interval in found.begun] == want
+    assert [interval.end_reason for interval in found.ended] == [IntervalEnd.CHANGED] * len(want)
+    assert all(interval.until == minutes(5) for interval in found.ended)
+    assert all(interval.since == minutes(5) for interval in found.begun)

@@ -23,7 +23,7 @@ from gpu_core.decisions.costs.idle import (
     with_idle,
 )
 from gpu_core.decisions.costs.time_use import Tariff
-from gpu_core.decisions.costs.usage import Usage, sum_usage
+from gpu_core.decisions.costs.usage import NO_USAGE, Usage, sum_usage
 from gpu_core.decisions.costs.usage_cost import Window, attempt_usage
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import NodeShare
@@ -330,3 +330,70 @@ def test_rows_and_idle_add_up_to_the_micro_dollar(
 def test_a_rule_that_is_misspelt_is_named() -> None:
     with pytest.raises(InvalidInput, match=r"idle .*\(got 'by-us'\).*did you mean 'by-use'"):
         parse_idle_rule("by-us")
+
+
+@pytest.mark.parametrize(
+    ("interval", "attempts", "want_hours", "want_micro_usd"),
+    [
+        pytest.param(machine(), [], 0, 0, id="from before it was kept"),
+        pytest.param(machine(faulty_gpus=0), [], 0, 0, id="all are well"),
+        pytest.param(machine(faulty_gpus=1), [], 2, 2 * 3_670_001, id="the only GPU"),
+        pytest.param(machine(faulty_gpus=1, gpus=4), [], 2, 3_670_001 / 2, id="one of four"),
+        pytest.param(
+            machine(faulty_gpus=1), [held(1)], 1, 3_670_001, id="its run paid until it was gone"
+        ),
+        pytest.param(
+            machine(faulty_gpus=1, micro_usd_per_hour=None), [], 2, 0, id="without a price"
+        ),
+    ],
+)
+def test_hours_of_gpus_that_are_not_well_are_faults(
+    interval: CapacityInterval, attempts: list[Attempt], want_hours: float, want_micro_usd: float
+) -> None:
+    faults = cost([interval], attempts).faults
+    assert faults.gpu_hours == want_hours
+    assert faults.exact_micro_usd == want_micro_usd
+    assert faults.is_unpriced is (interval.micro_usd_per_hour is None)
+
+
+@given(
+    spans=st.lists(
+        st.tuples(moments, moments, st.none() | prices, st.integers(1, 8), st.integers(0, 8)),
+        max_size=4,
+    ),
+    attempts=st.lists(st.tuples(moments, st.none() | moments, prices, sizes), max_size=6),
+    rule=st.sampled_from(IdleRule),
+)
+def test_faults_are_a_part_of_what_is_idle(
+    spans: list[Any], attempts: list[Any], rule: IdleRule
+) -> None:
+    """Exactly, for each machine; in a report to the micro-dollar, under each rule for idle time."""
+    machines = [
+        machine(
+            interval_id=str(n),
+            since=min(a, b),
+            until=max(a, b),
+            gpus=gpus,
+            micro_usd_per_hour=price,
+            faulty_gpus=min(faulty, gpus),
+        )
+        for n, (a, b, price, gpus, faulty) in enumerate(spans)
+    ]
+    runs = [
+        held(n, size, admitted_at=start, released_at=end, price_micro_usd_per_gpu_hour=price)
+        for n, (start, end, price, size) in enumerate(attempts)
+        if end is None or end >= start
+    ]
+    found = cost(machines, runs, Window(at(-99), at(99)), now=99)
+    for one in found.machines:
+        rest = one.idle - one.faults
+        assert min(rest.gpu_us, rest.gpu_micro_usd, rest.unpriced_gpu_us) >= 0
+        assert one.attributed + one.faults + rest == one.attributed + one.idle
+        if one.idle.gpu_us and one.interval.faulty_gpus == one.interval.gpus:
+            assert one.faults == one.idle
+        if not one.interval.faulty_gpus:
+            assert one.faults == NO_USAGE
+    shown = with_idle(report(5, 7), found.idle, rule, found.faults)
+    of_idle = shown.idle_micro_usd + shown.total.idle_micro_usd
+    assert 0 <= shown.faults_micro_usd <= of_idle
+    assert abs(shown.faults_micro_usd - found.faults.exact_micro_usd) <= 1

@@ -5,6 +5,7 @@ from datetime import date
 import pytest
 
 from gpu_core.decisions.costs.cost_report import CostReport, cost_report, period_window
+from gpu_core.decisions.costs.idle import IdleRule, with_idle
 from gpu_core.decisions.costs.month_report import (
     KEYS,
     MonthReport,
@@ -12,6 +13,7 @@ from gpu_core.decisions.costs.month_report import (
     month_markdown,
     month_windows,
 )
+from gpu_core.decisions.costs.usage import Usage
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.testing.builders.attempts import NOON, at
 from tests.gpu_core.decisions.anomalies.builders import slice_of
@@ -57,6 +59,15 @@ def test_long_tables_end_with_the_others() -> None:
     assert "| team-09 | $10.00 | 10.00 | 1 |\n| 2 others | $20.00 | 20.00 | 2 |" in page
     assert "Of that: $120.00 for progress." in page
     assert page.count("## By ") == len(KEYS)
+
+
+def test_hours_of_gpus_that_were_not_well_are_named() -> None:
+    hour = Usage(gpu_us=3_600_000_000, gpu_micro_usd=2_000_000)
+    now = with_idle(report(1.0), hour.times(3), IdleRule.NONE, hour)
+    page = month(now, report(1.0))
+    assert "Machines cost $6.00 more than their runs paid: 3.00 idle GPU-hours." in page
+    assert "Of these, 1.00 GPU-hours for $2.00 were of GPUs that were not well." in page
+    assert "not well" not in month(report(1.0), report(1.0))
 
 
 def test_a_month_that_is_not_over_says_so() -> None:

@@ -16,7 +16,8 @@ from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_VARIABLE
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.decisions.requests.run_context import RunContext
-from gpu_core.testing.builders.attempts import make_attempt, make_run
+from gpu_core.decisions.telemetry.health import Finding, Verdict
+from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_policy, make_workload
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Unavailable
@@ -200,3 +201,17 @@ def test_a_signing_key_that_can_be_guessed_is_refused():
     with pytest.raises(InvalidInput, match="too short") as refused:
         machine(checkpoint_signing_key="s3cret")
     assert "s3cret" not in str(refused.value)
+
+
+def test_a_gpu_that_is_held_is_out_of_the_plan_and_counts_as_a_fault(tmp_path):
+    infrastructure = machine(state_dir=tmp_path)
+    finding = Finding(
+        verdict=Verdict.RESET, reason="it fell off the bus", remedy="restart", found_at=NOON
+    )
+    infrastructure._held.hold("virtual-1", finding)
+    (node,) = anyio.run(infrastructure.observe, VIRTUAL, ())
+    assert node.unhealthy_gpu_ids == {"virtual-1"}
+    assert (node.machine.gpus, node.machine.faulty_gpus) == (2, 1)
+    infrastructure._held.free("virtual-1")
+    (node,) = anyio.run(infrastructure.observe, VIRTUAL, ())
+    assert (node.unhealthy_gpu_ids, node.machine.faulty_gpus) == (frozenset(), 0)
