@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from blocks import gpu_kubernetes_job
 from blocks.gpu_kubernetes_job import GpuJobFailed, GpuKubernetesJob, GpuKubernetesJobRun
 from flows.run_container import run_container
+from gpu_core.adapters.prefect.flow_runs import read_parent
 from gpu_core.decisions.model.errors import InvalidInput
 
 # Every test has a loop of its own, and Prefect's client leaves a connection behind when its loop
@@ -111,13 +112,19 @@ async def test_what_an_attempt_submitted_before_an_upgrade_is_found(
 
 async def test_within_a_flow_it_is_a_part_of_that_flow() -> None:
     @flow
-    async def outer() -> GpuKubernetesJobRun:
+    async def outer() -> tuple[GpuKubernetesJobRun, UUID]:
         job_run: GpuKubernetesJobRun = await GpuKubernetesJob(command="true").trigger()
         end(job_run, Completed())
         await job_run.wait_for_completion()
-        return job_run
+        context = FlowRunContext.get()
+        assert context is not None
+        assert context.flow_run is not None
+        return job_run, context.flow_run.id
 
-    assert read(await outer()).parent_task_run_id is not None
+    job_run, outer_id = await outer()
+    async with get_client() as client:
+        assert await read_parent(client, read(job_run)) == str(outer_id)
+        assert await read_parent(client, await client.read_flow_run(outer_id)) is None
 
 
 async def test_a_flow_that_goes_on_elsewhere_finds_what_it_submitted() -> None:

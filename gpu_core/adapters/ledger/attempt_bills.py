@@ -88,19 +88,6 @@ def read_bill_sums(connection: sa.Connection, asked: CostQuestion) -> dict[Keys,
     return {row[:-2]: BillSum(*row[-2:]) for row in rows if row[-1] is not None}
 
 
-def last_hosts(connection: sa.Connection, flow_run_ids: Iterable[str]) -> dict[str, str]:
-    """On which host was the last attempt of each of these runs?"""
-    hosts: dict[str, str] = {}
-    for ids in chunks(sorted(flow_run_ids)):
-        statement = (
-            sa.select(attempts.c.flow_run_id, attempts.c.host)
-            .where(attempts.c.flow_run_id.in_(ids))
-            .order_by(attempts.c.flow_run_id, attempts.c.number)
-        )
-        hosts |= dict(row._tuple() for row in connection.execute(statement))
-    return hosts
-
-
 def _read(connection: sa.Connection, statement: sa.Select[tuple[object, ...]]) -> list[AttemptBill]:
     names = [column.name for column in _c if column.name != "reconciled_at"]
     rows = connection.execute(statement).mappings()

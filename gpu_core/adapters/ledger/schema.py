@@ -229,6 +229,8 @@ runs = sa.Table(
     sa.Column("submitted_at", UtcTimestamp, nullable=False),
     sa.Column("provenance", EnumText(Provenance), nullable=False),
     sa.Column("final_state", CleanText),
+    sa.Column("parent_flow_run_id", sa.String),
+    sa.Index("ix_runs_parent_flow_run_id", "parent_flow_run_id"),
 )
 
 attempts = sa.Table(

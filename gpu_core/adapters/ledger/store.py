@@ -12,7 +12,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gpu_core.adapters.files.run_files import CheckpointReport
 from gpu_core.adapters.ledger.attempt_bills import (
-    last_hosts,
     read_bill_sums,
     read_run_bills,
     replace_bills,
@@ -40,6 +39,7 @@ from gpu_core.adapters.ledger.migrate import upgrade_to_head
 from gpu_core.adapters.ledger.outages import is_refusal
 from gpu_core.adapters.ledger.pool_claims import check_claim, claim_pool, read_claim
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
+from gpu_core.adapters.ledger.run_families import ancestors, descendants, last_hosts
 from gpu_core.adapters.ledger.schema import attempts, budget_alerts, catalogs, runs
 from gpu_core.adapters.ledger.unlogged_costs import forget_unlogged, mark_unlogged, read_unlogged
 from gpu_core.decisions.attempts.decision_chain import (
@@ -210,9 +210,10 @@ class Ledger:
         corrected = {
             column.name: insert.excluded[column.name]
             for column in runs.c
-            if column.name not in ("flow_run_id", "submitted_at", "final_state")
+            if column.name not in ("flow_run_id", "submitted_at")
         }
-        corrected["final_state"] = sa.func.coalesce(insert.excluded.final_state, runs.c.final_state)
+        for known in (runs.c.final_state, runs.c.parent_flow_run_id):
+            corrected[known.name] = sa.func.coalesce(insert.excluded[known.name], known)
         return insert.on_conflict_do_update(index_elements=[runs.c.flow_run_id], set_=corrected)
 
     def withdraw_attempt(self, attempt_id: str) -> bool:
@@ -378,6 +379,7 @@ class Ledger:
         expected_loss_s: float | None = None,
         gpu_summaries: Sequence[GpuSummary] = (),
         host_summary: HostSummary | None = None,
+        parent_flow_run_id: str | None = None,
         unlogged: UnloggedEnd | None = None,
     ) -> bool:
         """Write down that the attempt's GPUs are free again; False if that was already known.
@@ -385,6 +387,7 @@ class Ledger:
         `released_at` is never before the admission, also where clocks differ.
 
         Args:
+            parent_flow_run_id: The run that started its run; None: none did, or it is unknown.
             unlogged: Lists the run's cost as not in MLflow yet; None: it is not logged.
         """
         released_at = require_aware(released_at, "released_at")
@@ -417,16 +420,25 @@ class Ledger:
             **final,
             **{name: value for name, value in saved.items() if value is not None},
         )
-        return self._end(ended, attempts.c.flow_run_id, unlogged)
+        return self._end(ended, attempts.c.flow_run_id, unlogged, parent_flow_run_id)
 
     def _end(
-        self, statement: sa.Update, flow_run_id: sa.Column[str], unlogged: UnloggedEnd | None
+        self,
+        statement: sa.Update,
+        flow_run_id: sa.Column[str],
+        unlogged: UnloggedEnd | None,
+        parent: str | None = None,
     ) -> bool:
-        """Does this statement change a row? The cost of its run is then listed with it."""
+        """Does this statement change a row? The costs that change with it are then listed."""
 
         def write(connection: sa.Connection) -> bool:
             ended = connection.scalars(statement.returning(flow_run_id)).all()
+            if parent is not None:
+                of_ended = sa.update(runs).where(runs.c.flow_run_id.in_(ended))
+                connection.execute(of_ended.values(parent_flow_run_id=parent))
             if unlogged is not None:
+                above = last_hosts(connection, ancestors(connection, ended))
+                mark_unlogged(connection, above, CostChange.ENDED, unlogged.at)
                 hosts = dict.fromkeys(ended, unlogged.host)
                 mark_unlogged(connection, hosts, CostChange.ENDED, unlogged.at)
             return bool(ended)
@@ -785,6 +797,15 @@ class Ledger:
                     .order_by(runs.c.submitted_at, runs.c.flow_run_id, attempts.c.number),
                 )
         return tuple(found)
+
+    def family_of(self, flow_run_id: str) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ...]:
+        """This run and those that it started, and they in turn; without those that have no attempt.
+
+        Each once. Runs are in it from their first end on.
+        """
+        with self._reader.begin() as connection:
+            below = descendants(connection, flow_run_id)
+        return self.records_of([flow_run_id, *sorted(below)])
 
     def _records(
         self, connection: sa.Connection, statement: sa.Select[Any]

@@ -82,6 +82,7 @@ def log_run_cost(
     status: CostStatus,
     price_book: str,
     bill: RunBill | None = None,
+    children: Usage | None = None,
 ) -> str:
     """Log the whole cost of a flow run to its own MLflow run; the MLflow run's id.
 
@@ -97,6 +98,8 @@ def log_run_cost(
         status: How far it can be relied on (see `cost_status`).
         price_book: Which prices it was costed with: a version or a hash.
         bill: What providers' bills say of the run; None: nothing.
+        children: What the runs that it started used, and they in turn, each once; None: it
+            started none. Their sum has names of its own, so that `cost/total_usd` adds up.
 
     Raises:
         MlflowException: MLflow cannot be reached, or refuses.
@@ -112,6 +115,7 @@ def log_run_cost(
         tags[RECONCILED_TAG] = "all" if bill.covers(cost) else "part"
         metrics["cost/reconciled_usd"] = bill.charged_micro_usd / MICRO_USD_PER_USD
         metrics["cost/billed_usd"] = bill.billed_micro_usd / MICRO_USD_PER_USD
+    metrics |= _with_children(cost.usage, children)
     total_usd = metrics.get("cost/total_usd")
     if ACCRUED_METRIC in newest.data.metrics and total_usd is not None:
         metrics[ACCRUED_METRIC] = total_usd
@@ -231,6 +235,17 @@ def _metrics(cost: RunCost) -> dict[str, float]:
         "cost/wait_s": cost.wait_s,
     }
     return {name: value for name, value in known.items() if value is not None}
+
+
+def _with_children(own: Usage, children: Usage | None) -> dict[str, float]:
+    """The sums over the runs that it started; without those of which a part has no price."""
+    if children is None:
+        return {}
+    sums = {
+        "cost/children_usd": _usd(children),
+        "cost/total_with_children_usd": _usd(own + children),
+    }
+    return {name: usd for name, usd in sums.items() if usd is not None}
 
 
 def _gpu_use(cost: RunCost) -> GpuUse:

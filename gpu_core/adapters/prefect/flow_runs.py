@@ -29,6 +29,17 @@ async def read_flow_run(client: PrefectClient, flow_run_id: str) -> FlowRun | No
         return None
 
 
+async def read_parent(client: PrefectClient, flow_run: FlowRun) -> str | None:
+    """Which run started this one, such as with `run_deployment`? None: none, or it was deleted."""
+    if flow_run.parent_task_run_id is None:
+        return None
+    try:
+        task_run = await client.read_task_run(flow_run.parent_task_run_id)
+    except ObjectNotFound:
+        return None
+    return None if task_run.flow_run_id is None else str(task_run.flow_run_id)
+
+
 async def read_flow_runs_by_id(
     client: PrefectClient,
     ids: Iterable[str],

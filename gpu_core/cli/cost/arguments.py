@@ -69,8 +69,8 @@ def report(
     by: Annotated[
         tuple[str, ...],
         repeated(
-            "Group by run, attempt, team, project, user, deployment, experiment, model, "
-            "workload-type, gpu-type, capacity-type or zone; up to three. Default: team"
+            "Group by run, parent-run, attempt, team, project, user, deployment, experiment, "
+            "model, workload-type, gpu-type, capacity-type or zone; up to three. Default: team"
         ),
     ] = ("team",),
     idle: Annotated[

@@ -17,6 +17,7 @@ from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 COLUMNS_OF_RUNS: Mapping[str, str] = MappingProxyType(
     {
         "run": "flow_run_id",
+        "parent_run": "parent_flow_run_id",
         "team": "team",
         "project": "project",
         "user": "user",

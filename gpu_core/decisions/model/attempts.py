@@ -123,6 +123,8 @@ class RunRecord:
     submitted_at: datetime
     provenance: Provenance = Provenance.MEASURED
     final_state: str | None = None
+    parent_flow_run_id: str | None = None
+    """The run that started it; None: none did, or none of its attempts has ended."""
     """Prefect's final state name; None while the run is not over."""
 
 

@@ -13,7 +13,7 @@ from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.adapters.ledger import Ledger, UnknownAttempt
 from gpu_core.adapters.ledger.store import UnloggedEnd
-from gpu_core.adapters.prefect.flow_runs import is_flow_run_id
+from gpu_core.adapters.prefect.flow_runs import is_flow_run_id, read_parent
 from gpu_core.adapters.prefect.states import restore_rescheduled
 from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.attempts.settlement import Settlement
@@ -286,7 +286,8 @@ class Settler:
             self._zombies.watch(running.flow_run_id, ending.settlement.message)
         summaries = await self._gpu_summaries(running)
         host = await self._host_summary(running)
-        await in_thread(self._close, running, ending, summaries, host)
+        parent = None if run is None else await self._parent(run)
+        await in_thread(self._close, running, ending, summaries, host, parent)
         if reason is not None:
             self._note_end(reason)
             self._log_end(running, reason, ending.settlement.message)
@@ -363,12 +364,23 @@ class Settler:
             )
             return None
 
+    async def _parent(self, run: FlowRun) -> str | None:
+        """The run that started it. No end waits for it, unless Prefect's API is unavailable."""
+        try:
+            return await read_parent(self._client, run)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            _log.warning("Which run started %r is unknown", run.name, exc_info=True)
+            return None
+
     def _close(
         self,
         running: AttemptState,
         ending: Ending,
         summaries: Sequence[GpuSummary] = (),
         host: HostSummary | None = None,
+        parent: str | None = None,
     ) -> None:
         attempt, report, settlement = running.attempt, running.report, ending.settlement
         if settlement.end_reason is None:
@@ -389,6 +401,7 @@ class Settler:
             expected_loss_s=report.expected_loss_s if report is not None else None,
             gpu_summaries=summaries,
             host_summary=host,
+            parent_flow_run_id=parent,
             unlogged=self._unlogged(),
         )
 

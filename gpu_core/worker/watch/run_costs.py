@@ -12,6 +12,7 @@ from gpu_core.adapters.mlflow.probe import MlflowUnreachable, is_server, probe_m
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess
 from gpu_core.decisions.costs.mlflow_views import MlflowPages
 from gpu_core.decisions.costs.unlogged_cost import UnloggedCost
+from gpu_core.decisions.costs.usage import sum_usage
 from gpu_core.decisions.costs.usage_cost import price_book, run_cost
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.units import count
@@ -154,7 +155,9 @@ class RunCosts:
 
 
 def log_cost(mlflow: MlflowAccess, ledger: Ledger, flow_run_id: str) -> LoggedCost | None:
-    """Log to MLflow what the run cost until now. None: it held no GPUs, and nothing is logged.
+    """Log to MLflow what the run cost until now, and what the runs that it started cost.
+
+    None: it held no GPUs and started no runs, and nothing is logged.
 
     Raises:
         MlflowException: MLflow cannot be reached, or refuses.
@@ -164,15 +167,23 @@ def log_cost(mlflow: MlflowAccess, ledger: Ledger, flow_run_id: str) -> LoggedCo
     from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
     from gpu_core.adapters.mlflow.pages import pages_of
 
-    for record, attempts in ledger.records_of([flow_run_id]):
-        cost = run_cost(record, attempts, datetime.now(UTC))
-        if not cost.held_gpus:
-            continue
-        client, status, prices = mlflow_client(mlflow), cost_status(cost), price_book(attempts)
-        bill = ledger.run_bills([flow_run_id]).get(flow_run_id)
-        run_id = log_run_cost(client, record, cost, status=status, price_book=prices, bill=bill)
-        return LoggedCost(record, attempts, pages_of(client, mlflow, run_id))
-    return None
+    now, family = datetime.now(UTC), ledger.family_of(flow_run_id)
+    attempts = {run.flow_run_id: of_run for run, of_run in family}
+    costs = {run.flow_run_id: run_cost(run, of_run, now) for run, of_run in family}
+    cost = costs.pop(flow_run_id, None)
+    if cost is None or not (cost.held_gpus or costs):
+        return None
+    client = mlflow_client(mlflow)
+    run_id = log_run_cost(
+        client,
+        cost.run,
+        cost,
+        status=cost_status(cost),
+        price_book=price_book(attempts[flow_run_id]),
+        bill=ledger.run_bills([flow_run_id]).get(flow_run_id),
+        children=sum_usage(child.usage for child in costs.values()) if costs else None,
+    )
+    return LoggedCost(cost.run, attempts[flow_run_id], pages_of(client, mlflow, run_id))
 
 
 def expect_answer(mlflow: MlflowAccess) -> None:

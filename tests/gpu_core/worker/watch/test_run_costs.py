@@ -61,7 +61,14 @@ class Worker:
         self.shown[flow_run_id] = mlflow
 
 
-def end(ledger: Ledger, flow_run_id: str, hours: float, *, host: str = "host-1") -> None:
+def end(
+    ledger: Ledger,
+    flow_run_id: str,
+    hours: float,
+    *,
+    host: str = "host-1",
+    parent: str | None = None,
+) -> None:
     """A run of an A10G at $1 an hour from noon on, which is over."""
     admit(ledger, make_attempt(flow_run_id), make_run(flow_run_id))
     ledger.close_attempt(
@@ -71,6 +78,7 @@ def end(ledger: Ledger, flow_run_id: str, hours: float, *, host: str = "host-1")
         end_message=None,
         exit_code=0,
         is_charged_failure=False,
+        parent_flow_run_id=parent,
         unlogged=UnloggedEnd(host, at(hours)),
     )
     ledger.finish_run(flow_run_id, "Completed", unlogged=UnloggedEnd(host, at(hours)))
@@ -165,6 +173,29 @@ def test_what_a_bill_says_of_a_run_is_logged_after_the_costs_of_ends(
         "tags.`cost.reconciled` = 'all'",
     )
     assert (run.data.metrics["cost/total_usd"], run.data.metrics["cost/billed_usd"]) == (1.0, 1.25)
+
+
+def test_a_run_that_starts_others_has_their_sum_under_names_of_its_own(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    """One for an hour, one that a child started for two: in the sum of all runs each is once."""
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    end(ledger, "top", 4)
+    end(ledger, "child", 1, parent="top")
+    Worker(ledger, uri).look()
+    end(ledger, "grandchild", 2, parent="child")
+    assert waiting(ledger) == ["child", "grandchild", "top"]
+    Worker(ledger, uri).look()
+    client = MlflowClient(uri)
+    runs = client.search_runs([each.experiment_id for each in client.search_experiments()])
+    names = ("total", "children", "total_with_children")
+    found = {
+        run.data.tags["prefect.flow_run_id"]: [
+            run.data.metrics.get(f"cost/{name}_usd") for name in names
+        ]
+        for run in runs
+    }
+    assert found == {"top": [4, 3, 7], "child": [1, 2, 3], "grandchild": [2, None, None]}
 
 
 def test_a_run_that_mlflow_does_not_take_keeps_no_other_waiting(
