@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -71,7 +72,7 @@ def run_report(
         bills = ledger.bill_sums(asked)
     report = cost_report(window, keys, slices, runs)
     report = with_idle(report, capacity.idle, rule, capacity.faults)
-    report = with_bills(report, bills)
+    report = replace(with_bills(report, bills), beyond_micro_usd=capacity.beyond_micro_usd)
     if output is Output.JSON:
         print(json.dumps(report_document(report), indent=2))
     elif output is Output.CSV:

@@ -105,6 +105,7 @@ def report_document(report: CostReport) -> dict[str, Any]:
         "total": _numbers(report.total),
         "idle": _numbers_of(report.idle, report.idle_micro_usd),
         "faults": _numbers_of(report.faults, report.faults_micro_usd),
+        "beyond_micro_usd": report.beyond_micro_usd,
     }
 
 

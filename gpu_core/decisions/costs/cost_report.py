@@ -144,6 +144,8 @@ class CostReport:
     faults: Usage = NO_USAGE
     """The part of all idle capacity that was held because its GPUs are not well."""
     faults_micro_usd: int = 0
+    beyond_micro_usd: int = 0
+    """What runs paid beyond what their machines cost, as attempts overlap; it is in the rows."""
 
     @property
     def total(self) -> CostRow:

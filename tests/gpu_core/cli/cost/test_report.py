@@ -97,6 +97,19 @@ def test_idle_capacity_in_a_report(
     assert whole == 2 * 3_670_001
 
 
+def test_what_runs_paid_beyond_their_machine_leads_from_its_cost_to_theirs(
+    with_machine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A clock was wrong: another run has the whole GPU in both hours."""
+    whole = make_attempt("late", **(QUARTER | {"gpu_quantity": Fraction(1), "released_at": at(2)}))
+    with Ledger.open(with_machine) as ledger:
+        ledger.import_records([(make_run("late"), (whole,))])
+    assert report(with_machine, "day", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["total"]["cost_micro_usd"], document["idle"]) == (3 * 3_670_001, None)
+    assert document["beyond_micro_usd"] == 3_670_001
+
+
 def test_the_table_has_idle_capacity_and_what_all_of_it_costs(
     with_machine: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
