@@ -17,6 +17,7 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.telemetry.health import Verdict
 from gpu_core.decisions.telemetry.idle_state import IdleState
+from gpu_core.decisions.telemetry.metric_names import MEMORY_REST, QUANTITIES, READINGS
 from gpu_core.decisions.telemetry.metrics import (
     GpuGroup,
     HourlyCost,
@@ -25,7 +26,6 @@ from gpu_core.decisions.telemetry.metrics import (
     worker_metrics,
 )
 from gpu_core.decisions.telemetry.samples import GpuSample
-from gpu_core.decisions.telemetry.vocabulary import MEMORY_REST, QUANTITIES, READINGS
 from tests.support.prefect_stack import wait_for
 from tests.support.prometheus import RULES, run_prometheus
 from tests.support.tools import require
@@ -103,7 +103,7 @@ def test_rules_stand_on_metrics_that_a_worker_exports_and_alerts_on_no_vendors()
         assert "dcgm:" not in rule["expr"], name
 
 
-def test_rules_on_dcgm_have_every_name_that_the_vocabulary_has():
+def test_rules_on_dcgm_have_every_metric_name():
     """So that no generation of dcgm-exporter is missing in panels and alerts."""
     recorded = {name: rule["expr"] for name, rule in rules("record").items()}
     of_rest = {source.name for source in MEMORY_REST}

@@ -13,8 +13,8 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.telemetry.health import Verdict
 from gpu_core.decisions.telemetry.idle_state import IdleState
+from gpu_core.decisions.telemetry.metric_names import QUANTITIES
 from gpu_core.decisions.telemetry.samples import GpuSample
-from gpu_core.decisions.telemetry.vocabulary import QUANTITIES
 
 MOST_VALUES = 50
 OTHER = "other"

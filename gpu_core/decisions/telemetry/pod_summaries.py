@@ -8,9 +8,9 @@ from math import ceil
 from typing import NamedTuple
 
 from gpu_core.decisions.model.gpu_summary import GpuSummary
+from gpu_core.decisions.telemetry.metric_names import READINGS
 from gpu_core.decisions.telemetry.series import Series, readings_of
 from gpu_core.decisions.telemetry.summary import GpuTotals
-from gpu_core.decisions.telemetry.vocabulary import READINGS
 
 # What a summary is made of.
 _FIELDS = frozenset(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from gpu_core.decisions.telemetry.metric_names import READINGS, Exporter, Reading
 from gpu_core.decisions.telemetry.samples import (
     GpuSample,
     count_of,
@@ -17,7 +18,6 @@ from gpu_core.decisions.telemetry.samples import (
     temperature_c,
     watts_of_milliwatts,
 )
-from gpu_core.decisions.telemetry.vocabulary import READINGS, Exporter, Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

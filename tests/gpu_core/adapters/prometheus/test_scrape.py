@@ -1,4 +1,4 @@
-"""Scrapes of other exporters become samples in our vocabulary, whatever generation they are of.
+"""Scrapes of other exporters become samples under our metric names, for each generation.
 
 The files in `scrapes/` have the names, types, help texts and labels of each release, and values of
 an H100 that works and of one that does not.

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_core.decisions.telemetry.metric_names import QUANTITIES, READINGS
 from gpu_core.decisions.telemetry.series import Series, readings_of
-from gpu_core.decisions.telemetry.vocabulary import QUANTITIES, READINGS
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)
 LABELS = {"UUID": "GPU-a", "gpu": "GPU-a", "uuid": "a"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.decisions.telemetry.vocabulary import MEMORY_REST, QUANTITIES
+from gpu_core.decisions.telemetry.metric_names import MEMORY_REST, QUANTITIES
 
 # What the help text of a field says of its unit, and how many of ours that is.
 UNITS = {"MHz": 1e6, "mJ": 1e-3, "%": 0.01, "MiB": 2.0**20, "C": 1.0, "W": 1.0}

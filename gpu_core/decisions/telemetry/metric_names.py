@@ -1,4 +1,4 @@
-"""One vocabulary for what GPUs do: our names and units, and those that other exporters have.
+"""Names and units of GPU metrics: ours, and those of DCGM and other exporters.
 
 Sources: `etc/default-counters.csv` and `docs/metrics.md` of NVIDIA/dcgm-exporter, releases
 4.4.0-4.5.0 to 4.5.3-4.8.2 and of May 2026; the field identifiers of DCGM 4.7.0, which have names in
