@@ -156,7 +156,7 @@ def _app() -> App:
         (
             "gpus",
             _OBSERVE,
-            "Show held GPUs and what GPUs did, free one, or export what they do.",
+            "Show held GPUs and the activity of GPUs, free a GPU, or export metrics.",
             _GPUS_PARTS,
         ),
         ("cost", _OBSERVE, "Show costs and savings, write a bill, or explain one.", _COST_PARTS),

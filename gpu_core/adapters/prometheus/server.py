@@ -13,7 +13,7 @@ class MetricsServer:
 
     Args:
         read: What is known; called in the server's threads.
-        address: Where to listen; 0.0.0.0: everywhere.
+        address: Where to listen; 0.0.0.0: all addresses.
         port: 0: any port that is free.
 
     Raises:

@@ -35,7 +35,7 @@ def anomalies(
     """Show which costs were unusual, why, and what would help.
 
     A day is judged by the same weekdays before it. The reasons add up to the difference from what
-    was expected, to the micro-dollar. Anomalies that an earlier day has reported say since when.
+    was expected, to the micro-dollar. An anomaly of several days is shown with its first day.
     """
     from gpu_core.cli.anomalies.command import run_anomalies
 

@@ -19,7 +19,7 @@ class LedgerAddress:
     """Which ledger is read."""
 
     ledger: Annotated[
-        str | None, secret("ledger", "The ledger: its file or address. Default: that of the pool")
+        str | None, secret("ledger", "The ledger's file or address. Default: the pool's ledger")
     ] = None
     ledger_file: Annotated[str | None, secret_file("ledger")] = None
     pool: Annotated[str | None, Parameter(help="The work pool whose ledger is read.")] = None
@@ -88,11 +88,11 @@ def report(
             "memory) or time (the cost of useful, lost, restart and queued-on-node time)."
         ),
     ] = "usage",
-    limit: Annotated[int, Parameter(help="Rows of the table; the others are added up.")] = 20,
+    limit: Annotated[int, Parameter(help="Rows of the table; the other rows are summed.")] = 20,
     as_csv: Annotated[bool, flag("Print CSV.", name="--csv")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show what a day, a week or a month cost.
+    """Show the cost of a day, a week or a month.
 
     Rows and idle capacity add up to the total, to the micro-dollar. What has no price is listed as
     unpriced.
@@ -171,8 +171,8 @@ def savings(
     """Show what spot, elasticity and commitments saved in a month, and what could be saved.
 
     The month is compared with the same machine-hours on demand, with the lowest possible cost in
-    hindsight, and with clusters of a fixed size. Parts add up to the micro-dollar. What has no
-    known price is in no sum, and named on stderr.
+    hindsight, and with clusters of a fixed size. Parts add up to the micro-dollar. Machines
+    without a known price are excluded from all sums, and listed on stderr.
     """
     from gpu_core.cli.cost.savings import run_savings
 
@@ -193,17 +193,16 @@ def reconcile(
     /,
     *,
     options: LedgerAddress = DEFAULT_ADDRESS,
-    limit: Annotated[int, Parameter(help="Machines and runs of the tables.")] = 20,
-    dry_run: Annotated[bool, flag("Write nothing down.")] = False,
+    limit: Annotated[int, Parameter(help="Rows of each table.")] = 20,
+    dry_run: Annotated[bool, flag("Record nothing in the ledger.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Explain a provider's bill: from what the ledger says of its machines to what is billed.
+    """Compare a provider's bill with the ledger, and explain each difference.
 
     Each dollar of the bill belongs to a machine of the ledger or to a step of the table. Runs on
-    these machines are marked as reconciled in the ledger, and by the worker in MLflow, each with
-    what it was charged and what that is billed; the same bill again changes nothing. Lines that
-    cannot be counted are named on stderr: the same line again, another currency, an unreadable
-    value.
+    these machines are marked as reconciled, with their charged and their billed cost, in the ledger
+    and by the worker in MLflow. The same bill again changes nothing. Lines that cannot be counted
+    are listed on stderr: a repeated line, another currency, an unreadable value.
     """
     from gpu_core.cli.cost.reconcile import run_reconcile
 

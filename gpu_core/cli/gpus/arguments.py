@@ -36,10 +36,10 @@ def history(
     options: LedgerOptions = DEFAULT_OPTIONS,
     as_json: AsJson = False,
 ) -> int:
-    """Show what GPUs of process pools did in each minute, from the ledger.
+    """Show the activity of GPUs of process pools in each minute, from the ledger.
 
-    The worker writes each minute down when it has ended, and keeps it for as many days as the
-    policy's `telemetry.history_days` says.
+    The worker records each minute when it ends, and keeps it for the days of the policy's
+    `telemetry.history_days`.
     """
     from gpu_core.cli.gpus.history import show_history
 
@@ -48,22 +48,25 @@ def history(
 
 def export(
     *,
-    address: Annotated[str, Parameter(help="Where to listen; 0.0.0.0: everywhere.")] = "127.0.0.1",
-    port: Annotated[int, whole_number("The port; 0: any that is free.")] = 9401,
+    address: Annotated[
+        str, Parameter(help="Where to listen; 0.0.0.0: all addresses.")
+    ] = "127.0.0.1",
+    port: Annotated[int, whole_number("The port; 0: any free port.")] = 9401,
     interval: Annotated[float, Parameter(help="Seconds between two samples, 0.1 to 60.")] = 1.0,
     pod_resources: Annotated[
         Path | None,
         Parameter(
             show_default=False,
-            help="The kubelet's socket, to know the pod on each GPU: "
+            help="The kubelet's socket, which names the pod on each GPU: "
             "/var/lib/kubelet/pod-resources/kubelet.sock.",
         ),
     ] = None,
 ) -> int:
-    """Export what the GPUs of this node do, for Prometheus.
+    """Export metrics of this node's GPUs for Prometheus.
 
-    Samples them through NVML until SIGTERM, and answers scrapes at /metrics. Without a driver it
-    continues and says so once. A gpu-process worker exports the GPUs of its machine itself.
+    Samples the GPUs through NVML until SIGTERM, and answers scrapes at /metrics. Without a driver
+    it keeps running, and reports that once. A gpu-process worker exports the GPUs of its machine
+    itself.
     """
     from gpu_core.cli.gpus.node_exporter import export as export_node
     from gpu_core.decisions.model.errors import InvalidInput

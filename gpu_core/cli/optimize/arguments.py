@@ -15,11 +15,11 @@ from gpu_core.cli.shared.options import AsJson
 
 _Day = Annotated[
     str | None,
-    Parameter(help="The day after the 28 days that are judged, in UTC. Default: today."),
+    Parameter(help="The day after the 28 days of the analysis, in UTC. Default: today."),
 ]
 _Policy = Annotated[
     Path | None,
-    Parameter(name="--policy", help="The policy that was in force. Default: that without a file."),
+    Parameter(name="--policy", help="The policy that was in force. Default: the built-in policy."),
 ]
 _Proposal = Annotated[str, Parameter(help="A proposal's id, such as spot-3f2a9c1b.")]
 
@@ -31,10 +31,10 @@ def optimize(
     options: LedgerOptions = DEFAULT_OPTIONS,
     as_json: AsJson = False,
 ) -> int:
-    """Show where the money of four weeks went, and which changes would save some.
+    """Show the cost of the last four weeks, and propose changes that reduce it.
 
-    Each change is simulated with the ledger's own history. A saving is shown with the interval
-    that holds it in 80 % of the cases. Nothing is changed.
+    Each change is simulated with the ledger's own history. A saving is shown with its 80 %
+    prediction interval. The command changes nothing.
     """
     from gpu_core.cli.optimize.command import run_optimize
 
@@ -78,9 +78,9 @@ def undo(
     by: Annotated[str | None, Parameter(help="Who undoes it. Default: your user name.")] = None,
     options: LedgerAddress = DEFAULT_ADDRESS,
 ) -> int:
-    """Undo an applied proposal: its job variables get the values that they had before.
+    """Undo an applied proposal: restore the earlier values of its job variables.
 
-    Other job variables stay as they are. If someone has changed these since, nothing is changed.
+    Other job variables keep their values. If these were changed since, the command changes nothing.
     """
     from gpu_core.cli.shared.prefect_settings import load_prefect
 

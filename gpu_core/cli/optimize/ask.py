@@ -18,7 +18,7 @@ def ask(
     /,
     *,
     options: LedgerOptions = DEFAULT_OPTIONS,
-    limit: Annotated[int, Parameter(help="Rows of the table; the others are added up.")] = 10,
+    limit: Annotated[int, Parameter(help="Rows of the table; the other rows are summed.")] = 10,
     as_json: AsJson = False,
 ) -> int:
     """Answer a question about costs, waste and waits, and say where the numbers come from.

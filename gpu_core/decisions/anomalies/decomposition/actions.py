@@ -54,7 +54,7 @@ def propose(found: Decomposition, now: Sequence[Part], before: Sequence[Part]) -
 
 def _action(said: str, micro_usd: int) -> Action:
     left = max(0, micro_usd)
-    return Action(text=f"{said}: back to {format_usd(left)} a day.", micro_usd_per_day=left)
+    return Action(text=f"{said}; a day then costs {format_usd(left)}.", micro_usd_per_day=left)
 
 
 def _said(cause: Contribution) -> str | None:
@@ -121,7 +121,7 @@ def _limit_duration(
     )
     if len(longer) > _FEW * len(runs) or saved < _ENOUGH * cause.micro_usd:
         return None
-    said = f"Set max_duration of {cause.subject} to {hours}h, which no run needed before"
+    said = f"Set max_duration of {cause.subject} to {hours}h, longer than any earlier run"
     return _action(said, found.cost_micro_usd - round_half_up(saved))
 
 

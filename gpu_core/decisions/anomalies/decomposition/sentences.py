@@ -27,13 +27,13 @@ def describe(cause: Contribution) -> str:
         case Driver.RUNS:
             return f"Runs of {name}: {_number(now)} instead of {_number(before)}"
         case Driver.RUN_TIME:
-            return f"Hours of a run of {name}: {_number(now)} instead of {_number(before)}"
+            return f"Hours per run of {name}: {_number(now)} instead of {_number(before)}"
         case Driver.GPU_COUNT:
-            return f"GPUs of a run of {name}: {_number(now)} instead of {_number(before)}"
+            return f"GPUs per run of {name}: {_number(now)} instead of {_number(before)}"
         case Driver.PRICE:
-            return f"Price of a GPU-hour of {name}: {_rate(now)} instead of {_rate(before)}"
+            return f"Price per GPU-hour of {name}: {_rate(now)} instead of {_rate(before)}"
         case Driver.CPU_AND_MEMORY:
-            return f"CPU and memory of {name}: {_rate(now)} instead of {_rate(before)} a GPU-hour"
+            return f"CPU and memory of {name}: {_rate(now)} instead of {_rate(before)} per GPU-hour"
         case Driver.GPU_TYPE:
             return f"GPU type of {name}: {now} instead of {before}"
         case Driver.CAPACITY_TYPE:
@@ -41,7 +41,7 @@ def describe(cause: Contribution) -> str:
         case Driver.ZONE:
             return f"Zone of {name}: {now} instead of {before}"
         case Driver.OTHER:
-            return "What the runs of these days do not explain"
+            return "Not explained by the runs of these days"
     noun = _HOURS_LOST[cause.driver].format(name)
     return f"{noun}: {_number(now)} GPU-hours instead of {_number(before)}"
 

@@ -35,7 +35,7 @@ def test_an_anomaly_is_explained_and_is_exit_code_1(
     lines = out.splitlines()
     assert lines[0] == "2 anomalies, of which 2 new: 2026-03-02, UTC."
     assert "2026-03-02  Daily cost spike: expected $" in out
-    assert "Hours of a run of generated-finetune-7b/generated: " in out
+    assert "Hours per run of generated-finetune-7b/generated: " in out
     assert f"  Run {ANOMALY_NAME}: $544.00, " in out
     assert "  Proposed: Set max_duration of generated-finetune-7b/generated to 3h" in out
     assert out.count("Proposed") == 1, "the team's anomaly has the same runs: one line"

@@ -82,15 +82,15 @@ MEASURED = [record(name, gpu_summaries=SUMMARY) for name in "ab"]
         ),
         pytest.param(
             USUAL, [record("a", 4.0), record("b", 4.0)],
-            [(4.0, "Hours of a run of train/gpu: 4 instead of 2")], id="runs take twice as long",
+            [(4.0, "Hours per run of train/gpu: 4 instead of 2")], id="runs take twice as long",
         ),
         pytest.param(
             USUAL, [record("a", gpus=2), record("b", gpus=2)],
-            [(4.0, "GPUs of a run of train/gpu: 2 instead of 1")], id="twice the GPUs",
+            [(4.0, "GPUs per run of train/gpu: 2 instead of 1")], id="twice the GPUs",
         ),
         pytest.param(
             USUAL, [record(name, price_micro_usd_per_gpu_hour=1_500_000) for name in "ab"],
-            [(2.0, "Price of a GPU-hour of a10g, on-demand: $1.50 instead of $1.00")],
+            [(2.0, "Price per GPU-hour of a10g, on-demand: $1.50 instead of $1.00")],
             id="a price rose",
         ),
         pytest.param(
@@ -142,13 +142,13 @@ MEASURED = [record(name, gpu_summaries=SUMMARY) for name in "ab"]
         ),
         pytest.param(
             MEASURED, [record("a", 4.0), record("b", 4.0)],
-            [(4.0, "Hours of a run of train/gpu: 4 instead of 2")],
+            [(4.0, "Hours per run of train/gpu: 4 instead of 2")],
             id="what was not measured is no idle GPU",
         ),
         pytest.param(
             [record("a", cpu_milli=1000, price_micro_usd_per_cpu_hour=0)],
             [record("a", cpu_milli=1000, price_micro_usd_per_cpu_hour=50_000)],
-            [(0.1, "CPU and memory of train/gpu: $0.0500 instead of $0.00 a GPU-hour")],
+            [(0.1, "CPU and memory of train/gpu: $0.0500 instead of $0.00 per GPU-hour")],
             id="CPU got a price",
         ),
         pytest.param(USUAL, USUAL, [], id="nothing has changed"),
@@ -179,7 +179,7 @@ def test_what_the_runs_do_not_explain_is_said() -> None:
     found = decompose(parts(USUAL), (), 4 * MICRO, 1 * MICRO)
     assert said(found) == [
         (4.0, "train/gpu is new: the days before have no run of it"),
-        (-1.0, "What the runs of these days do not explain"),
+        (-1.0, "Not explained by the runs of these days"),
     ]
 
 
