@@ -3,25 +3,19 @@
 import logging
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from types import SimpleNamespace
 
 import anyio
 import pytest
-from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
 from gpu_core.adapters.files.progress_report import ProgressReport
-from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.policy.hangs import HangPolicy
-from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
-from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
-from gpu_core.testing.builders.workloads import make_workload
-from gpu_core.worker.attempts.registry import AttemptRegistry
-from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.testing.builders.attempts import NOON
 from gpu_core.worker.infrastructure import ObservedUse
 from gpu_core.worker.watch.hung_runs import HangWatch
+from tests.support.watched_run import RUN, collect_artifacts, watched_run
 
-RUN = "11111111-1111-1111-1111-111111111111"
+MODULE = "gpu_core.worker.watch.hung_runs"
 REPORT = ProgressReport(
     attempt_id=f"{RUN}/1", pid=7, steps=5, progressed_at=NOON, median_step_s=1.0, dumps_stacks=True
 )
@@ -51,31 +45,10 @@ class Infrastructure:
 class Watched:
     """A hang watch over one run, in a world whose time the test moves."""
 
-    def __init__(self, ledger, tasks, monkeypatch, shown):
+    def __init__(self, attempts, tasks, monkeypatch):
         self.infrastructure = Infrastructure()
         self.now_s = 0.0
-        monkeypatch.setattr(
-            "gpu_core.worker.watch.hung_runs.anyio.current_time", lambda: self.now_s
-        )
-        running = AttemptState(
-            attempt=make_attempt(RUN, started_at=NOON),
-            record=make_run(RUN),
-            workload=make_workload(RUN),
-            request=GpuRequest(),
-            limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
-            run_dir=Path("unused"),
-        )
-        attempts = AttemptRegistry("gpus", "host-1", Path("unused"), ledger)
-        attempts.add(running)
-
-        async def write(_client, artifact, _artifact_id):
-            shown.append(artifact.data)
-
-        async def find(*_args):
-            return None
-
-        monkeypatch.setattr("gpu_core.worker.watch.hung_runs.write_artifact", write)
-        monkeypatch.setattr("gpu_core.worker.watch.hung_runs.find_artifact", find)
+        monkeypatch.setattr(f"{MODULE}.anyio.current_time", lambda: self.now_s)
         self.watch = HangWatch(SimpleNamespace(), attempts, self.infrastructure, tasks)
 
     async def look(self, after_s, action="restart"):
@@ -98,19 +71,14 @@ def story(tmp_path, monkeypatch, caplog):
     """Runs a scenario over a watched run; what its log and its page said."""
 
     def run(scenario):
-        shown = []
+        shown = collect_artifacts(monkeypatch, MODULE)
 
         async def main():
             async with anyio.create_task_group() as tasks:
-                watched = Watched(ledger, tasks, monkeypatch, shown)
-                await scenario(watched)
+                await scenario(Watched(attempts, tasks, monkeypatch))
                 tasks.cancel_scope.cancel()
 
-        with (
-            Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger,
-            temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}),
-            caplog.at_level(logging.INFO),
-        ):
+        with watched_run(tmp_path) as attempts, caplog.at_level(logging.INFO):
             anyio.run(main)
         said = [r.getMessage() for r in caplog.records if r.name == "prefect.flow_runs.gpu"]
         return said, shown
