@@ -21,6 +21,7 @@ from gpu_core.cli.gpus.arguments import export as gpus_export
 from gpu_core.cli.gpus.arguments import free as gpus_free
 from gpu_core.cli.gpus.arguments import held as gpus_held
 from gpu_core.cli.gpus.arguments import history as gpus_history
+from gpu_core.cli.gpus.arguments import preflight as gpus_preflight
 from gpu_core.cli.ledger.arguments import verify
 from gpu_core.cli.optimize.arguments import optimize
 from gpu_core.cli.optimize.arguments import show as optimize_show
@@ -81,6 +82,10 @@ _COST_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
 _GPUS_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
     ("held", gpus_held, ("gpus held",)),
     ("free", gpus_free, ("gpus free GPU-5f2a1c3e-7d10-4b6f-9a2e-0c4d8b1e6f37",)),
+    (
+        *("preflight", gpus_preflight),
+        ("gpus preflight GPU-5f2a1c3e-7d10-4b6f-9a2e-0c4d8b1e6f37",),
+    ),
     ("history", gpus_history, ("gpus history --last 1h",)),
     ("export", gpus_export, ("gpus export --address 0.0.0.0",)),
 )

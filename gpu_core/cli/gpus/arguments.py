@@ -13,8 +13,8 @@ from gpu_core.cli.shared.prefect_settings import load_prefect
 def held(*, as_json: AsJson = False) -> int:
     """Show the GPUs of this machine that no run may use, and why.
 
-    A gpu-process worker holds a GPU that is not well. It stays held until a person frees it, also
-    over restarts of the worker and the machine.
+    A gpu-process worker holds a GPU that is not well. It stays held until it passes a preflight or
+    a person frees it, also over restarts of the worker and the machine.
     """
     load_prefect()
     from gpu_core.cli.gpus.command import show_held
@@ -28,6 +28,19 @@ def free(gpu_id: Annotated[str, Parameter(help="The GPU's UUID.")], /) -> int:
     from gpu_core.cli.gpus.command import free_gpu
 
     return free_gpu(gpu_id)
+
+
+def preflight(gpu_id: Annotated[str, Parameter(help="The GPU's UUID.")], /) -> int:
+    """Check a held GPU of this machine, and let runs use it again if it passes.
+
+    Reads errors, temperature and XID errors from the driver. With PyTorch or CuPy installed it also
+    writes and compares most of the GPU's memory and multiplies matrices. Without, the GPU stays
+    held: what was not checked has not passed.
+    """
+    load_prefect()
+    from gpu_core.cli.gpus.preflight import run_preflight
+
+    return run_preflight(gpu_id)
 
 
 def history(

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Collection
 from dataclasses import asdict
 
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
@@ -15,7 +16,7 @@ def show_held(*, as_json: bool) -> int:
     Raises:
         InvalidInput: A setting of the worker cannot be used.
     """
-    found = list(_held_gpus().read().values())
+    found = list(held_gpus().read().values())
     if as_json:
         rows = [
             asdict(gpu) | {"found_at": gpu.found_at and gpu.found_at.isoformat()} for gpu in found
@@ -36,8 +37,22 @@ def free_gpu(gpu_id: str) -> int:
     Raises:
         InvalidInput: It is not held, or a setting of the worker cannot be used.
     """
-    gpus = _held_gpus()
-    found = gpus.read()
+    gpus = held_gpus()
+    require_held(gpus.read(), gpu_id)
+    gpus.free(gpu_id)
+    print(f"{gpu_id} is free: runs may use it again.")
+    return 0
+
+
+def require_held(found: Collection[str], gpu_id: str) -> None:
+    """Refuse a GPU that is none of these.
+
+    Args:
+        found: The held GPUs of this machine, by id.
+
+    Raises:
+        InvalidInput: It is not held.
+    """
     if gpu_id not in found:
         raise InvalidInput(
             "GPU_ID",
@@ -46,13 +61,10 @@ def free_gpu(gpu_id: str) -> int:
             allowed=listed(found) if found else "none is held",
             nearest=nearest_name(gpu_id, found),
         )
-    gpus.free(gpu_id)
-    print(f"{gpu_id} is free: runs may use it again.")
-    return 0
 
 
-def _held_gpus() -> HeldGpus:
-    """In the folder that a worker with this environment uses.
+def held_gpus() -> HeldGpus:
+    """Those in the folder that a worker with this environment uses.
 
     Raises:
         InvalidInput: A setting cannot be used.

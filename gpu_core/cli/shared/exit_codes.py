@@ -25,6 +25,7 @@ MEANING_OF_1: Mapping[str, str] = {
     "prefect-gpu cost export": "the ledger cannot be read, or the file not be written",
     "prefect-gpu gpus held": "the system refused to print",
     "prefect-gpu gpus free": "the system refused to free it",
+    "prefect-gpu gpus preflight": "it has not passed, and stays held",
     "prefect-gpu gpus history": "the ledger's database cannot be read",
     "prefect-gpu gpus export": "the address cannot be used",
     "prefect-gpu cost reconcile": "the ledger's database cannot be read or written",

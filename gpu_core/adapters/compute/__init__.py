@@ -1,0 +1,1 @@
+"""Small computations on a GPU, through the libraries that are installed."""

@@ -1,0 +1,82 @@
+"""May a GPU that was held be used again? What was checked of it, and what was not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpu_core.decisions.model.units import count
+from gpu_core.decisions.telemetry.health import HOT_SAMPLES, Finding, GpuHealth
+from gpu_core.decisions.telemetry.samples import GpuSample
+
+NEEDED_SAMPLES = HOT_SAMPLES
+"""As many as the condition needs that needs most of them in a row."""
+
+_GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computation:
+    """What a small computation on a GPU showed."""
+
+    library: str | None = None
+    """What computed; None: nothing did."""
+    compared_bytes: int = 0
+    """Memory that was written, copied and compared."""
+    fault: str | None = None
+    """What was wrong, as a clause; None: nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """The checks of one GPU."""
+
+    samples: int
+    finding: Finding | None
+    """What the driver's facts show; None: the GPU is well, as far as they say."""
+    computation: Computation
+
+    @property
+    def has_passed(self) -> bool:
+        """Did it pass all checks? What was not checked has not passed."""
+        computed = self.computation.library is not None and self.computation.fault is None
+        return computed and self.finding is None and self.samples >= NEEDED_SAMPLES
+
+    @property
+    def lines(self) -> list[str]:
+        """What was checked, what it showed, and what was not checked, a line each."""
+        return [self._facts, self._computed]
+
+    @property
+    def _facts(self) -> str:
+        what = "errors, rows of memory, temperature and XID errors"
+        if self.finding is not None:
+            return f"Driver: {self.finding.reason}; {self.finding.remedy}."
+        if self.samples < NEEDED_SAMPLES:
+            return f"Driver: not checked, {self.samples} of {NEEDED_SAMPLES} samples came."
+        return f"Driver: {what} are well in {count(self.samples, 'sample')}."
+
+    @property
+    def _computed(self) -> str:
+        of = self.computation
+        if of.fault is not None:
+            return f"Computation: {of.fault}."
+        if of.library is None:
+            return "Computation: not checked, neither PyTorch nor CuPy is installed here."
+        gib = of.compared_bytes / _GIB
+        return (
+            f"Computation: {gib:.1f} GiB of memory and a product of matrices are right "
+            f"({of.library})."
+        )
+
+
+def preflight(gpu_id: str, samples: Sequence[GpuSample], computation: Computation) -> Preflight:
+    """What do these checks show?
+
+    Args:
+        gpu_id: The GPU.
+        samples: Of it, the first one from before the computation and all others from after it.
+        computation: What it computed.
+    """
+    health = GpuHealth(gpu_id=gpu_id)
+    for sample in samples:
+        health = health.with_sample(sample)
+    return Preflight(samples=len(samples), finding=health.finding, computation=computation)

@@ -1,0 +1,136 @@
+"""A held GPU is freed by checks that it passes: nvidia-ml-py over a mock driver library.
+
+Neither PyTorch nor CuPy is there: NumPy stands in for CuPy, whose functions it has.
+"""
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import pytest
+
+from gpu_core.cli.main import main
+from gpu_core.decisions.telemetry.health import Finding, Verdict
+from gpu_core.worker.process.gpus.held import HeldGpus
+from tests.support.nvml_driver import build_driver, driver_environment, gpu_lines
+
+# The library is loaded once for a whole process, so that each case gets a process of its own.
+PROGRAM = """
+import sys
+from gpu_core.cli.gpus.preflight import run_preflight
+sys.exit(run_preflight("GPU-a", pause_s=0.0))
+"""
+CUPY = """
+from types import SimpleNamespace
+from numpy import arange, float32, ones, uint8
+from numpy import full{renamed}
+cuda = SimpleNamespace(runtime=SimpleNamespace(memGetInfo=lambda: (2**27, 2**27)))
+"""
+FLIPS = """
+def full(shape, value, dtype):
+    made = right(shape, value, dtype=dtype)
+    made[-1] += 1
+    return made
+"""
+RIGHT = CUPY.format(renamed="")
+WRONG = CUPY.format(renamed=" as right") + FLIPS
+ENDS = "import os; os.abort()"
+
+ROWS = {"temperature": 40, "remapped_corrected": 1, "remapped_uncorrected": 0}
+ROWS |= {"remapped_pending": 1, "remapped_failure": 0}
+
+ILL = Finding(
+    verdict=Verdict.RESET,
+    reason="XID 79",
+    remedy="restart the machine",
+    found_at=datetime(2026, 11, 25, tzinfo=UTC),
+)
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    return build_driver(tmp_path_factory.mktemp("driver"))
+
+
+@pytest.mark.parametrize(
+    ("cupy", "facts", "want_code", "want"),
+    [
+        pytest.param(
+            *(RIGHT, {"temperature": 40}, 0),
+            "Computation: 0.1 GiB of memory and a product of matrices are right (CuPy).",
+            id="it passes",
+        ),
+        pytest.param(
+            *(None, {"temperature": 40}, 1),
+            "Computation: not checked, neither PyTorch nor CuPy is installed here.",
+            id="what is not checked has not passed",
+        ),
+        pytest.param(
+            *(WRONG, {"temperature": 40}, 1),
+            "Computation: memory block 1 of 1 does not hold its value.",
+            id="its memory is wrong",
+        ),
+        pytest.param(
+            *(ENDS, {"temperature": 40}, 1),
+            "Computation: the computation failed: exit code -6.",
+            id="it ends the process",
+        ),
+        pytest.param(
+            *(RIGHT, {"temperature": 91}, 1),
+            "Driver: 91 °C, from 85 °C on it is too hot; check its cooling.",
+            id="it is too hot",
+        ),
+        pytest.param(
+            *(RIGHT, ROWS, 1),
+            "Driver: rows of memory wait for a reset to be replaced; reset it with "
+            "`nvidia-smi --gpu-reset`.",
+            id="its memory waits for a reset",
+        ),
+        pytest.param(
+            *(RIGHT, None, 1),
+            "Driver: the GPU does not answer; restart the machine.",
+            id="the driver does not find it",
+        ),
+    ],
+)
+def test_a_held_gpu_is_freed_by_checks_that_it_passes(
+    driver, tmp_path, cupy, facts, want_code, want
+):
+    machine, modules = tmp_path / "machine.txt", tmp_path / "modules"
+    modules.mkdir()
+    if cupy is not None:
+        (modules / "cupy.py").write_text(cupy)
+    lines = gpu_lines("GPU-other") if facts is None else gpu_lines("GPU-a", **facts)
+    machine.write_text("".join(f"{line}\n" for line in lines))
+    held = HeldGpus(tmp_path)
+    held.hold("GPU-a", ILL)
+    environment = driver_environment(driver, machine)
+    environment |= {
+        "PREFECT_INTEGRATIONS_GPU_STATE_DIR": str(tmp_path),
+        "PYTHONPATH": f"{modules}:{environment['PYTHONPATH']}",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, want in done.stdout.splitlines()) == (want_code, True), done
+    assert list(held.read()) == ([] if want_code == 0 else ["GPU-a"])
+
+
+def test_without_a_driver_it_stays_held(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PREFECT_INTEGRATIONS_GPU_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    held = HeldGpus(tmp_path)
+    held.hold("GPU-a", ILL)
+    assert main(["gpus", "preflight", "GPU-a"]) == 1
+    assert "GPU-a stays held" in capsys.readouterr().err
+    assert list(held.read()) == ["GPU-a"]
+
+
+def test_a_gpu_that_is_not_held_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PREFECT_INTEGRATIONS_GPU_STATE_DIR", str(tmp_path))
+    assert main(["gpus", "preflight", "GPU-a"]) == 2
+    assert "is not a held GPU of this machine" in capsys.readouterr().err
