@@ -22,7 +22,7 @@ from gpu_core.cli.gpus.arguments import free as gpus_free
 from gpu_core.cli.gpus.arguments import held as gpus_held
 from gpu_core.cli.gpus.arguments import history as gpus_history
 from gpu_core.cli.gpus.arguments import preflight as gpus_preflight
-from gpu_core.cli.ledger.arguments import verify
+from gpu_core.cli.ledger.arguments import purge, verify
 from gpu_core.cli.optimize.arguments import optimize
 from gpu_core.cli.optimize.arguments import show as optimize_show
 from gpu_core.cli.optimize.arguments import undo as optimize_undo
@@ -91,6 +91,7 @@ _GPUS_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
 )
 _LEDGER_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
     ("verify", verify, ("ledger verify --pool gpu",)),
+    ("purge", purge, ("ledger purge --before 2026-01-01 --anchor-key-file anchor.key --dry-run",)),
 )
 _OPTIMIZE_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
     ("show", optimize_show, ("optimize show spot-3f2a9c1b", "optimize show spot-3f2a9c1b --json")),

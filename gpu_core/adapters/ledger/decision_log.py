@@ -18,14 +18,19 @@ def append(connection: sa.Connection, writer: str, batch: Sequence[Decision]) ->
     """Add these decisions to the end of a writer's chain; those that are there are left out."""
     if not batch:
         return
-    if connection.dialect.name == "postgresql":  # SQLite lets one transaction write at a time
-        lock = sa.func.pg_advisory_xact_lock(sa.func.hashtext(f"prefect-gpu decisions {writer}"))
-        connection.execute(sa.select(lock))
+    lock_chain(connection, writer)
     known = _known(connection, [decision.decision_id for decision in batch])
     new = {d.decision_id: d for d in batch if d.decision_id not in known}
     links = chained(writer, _head(connection, writer), new.values())
     if links:
         connection.execute(sa.insert(decisions), [asdict(link) for link in links])
+
+
+def lock_chain(connection: sa.Connection, writer: str) -> None:
+    """Let no other transaction change this writer's chain before this one has ended."""
+    if connection.dialect.name == "postgresql":  # SQLite lets one transaction write at a time
+        lock = sa.func.pg_advisory_xact_lock(sa.func.hashtext(f"prefect-gpu decisions {writer}"))
+        connection.execute(sa.select(lock))
 
 
 def read_links(

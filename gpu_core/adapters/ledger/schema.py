@@ -358,6 +358,17 @@ decisions = sa.Table(
     sa.Index("ix_decisions_flow_run_id", "flow_run_id"),
 )
 
+# Where a purge cut a chain of decisions, signed: the records after it still verify.
+decision_anchors = sa.Table(
+    "decision_anchors",
+    metadata,
+    sa.Column("writer", sa.String, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True),
+    sa.Column("hash", sa.String, nullable=False),
+    sa.Column("purged_at", sa.String, nullable=False),
+    sa.Column("signature", sa.String, nullable=False),
+)
+
 # What refresh-catalog found: a price sheet for each provider.
 catalogs = sa.Table(
     "catalogs",

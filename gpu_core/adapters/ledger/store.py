@@ -30,6 +30,7 @@ from gpu_core.adapters.ledger.cost_slices import (
     read_run_counts,
 )
 from gpu_core.adapters.ledger.decision_log import append, last_policy, read_links, runs_with
+from gpu_core.adapters.ledger.decision_purge import purge, purgeable, read_anchors
 from gpu_core.adapters.ledger.engine import chunks, connect, parse_url, upsert, writing
 from gpu_core.adapters.ledger.errors import LedgerError, LedgerRefused, UnknownAttempt
 from gpu_core.adapters.ledger.gpu_history import add_windows, forget_windows, read_windows
@@ -483,10 +484,26 @@ class Ledger:
         with self._reader.begin() as connection:
             return runs_with(connection, kind, asked)
 
-    def check_decisions(self) -> list[ChainCheck]:
-        """Was a record of the log changed or taken out? For each writer."""
+    def check_decisions(self, anchor_key: bytes | None = None) -> list[ChainCheck]:
+        """Was a record of the log changed or taken out? For each writer.
+
+        Args:
+            anchor_key: Checks the signatures of purges; None: they are not checked.
+        """
         with self._reader.begin() as connection:
-            return check_chains(read_links(connection))
+            return check_chains(read_links(connection), read_anchors(connection), anchor_key)
+
+    def purgeable_decisions(self, before: datetime) -> dict[str, int]:
+        """Up to which record of each writer can the log be purged of what is older?"""
+        with self._reader.begin() as connection:
+            return purgeable(connection, require_aware(before, "before"))
+
+    def purge_decisions(self, cuts: Mapping[str, int], key: bytes, now: datetime) -> dict[str, int]:
+        """Delete the records of each writer up to these; how many? A signed anchor of each stays.
+
+        The caller has checked the chains with `check_decisions`: a purge would hide a change.
+        """
+        return self._commits.write(lambda connection: purge(connection, cuts, key, now))
 
     # Capacity
 

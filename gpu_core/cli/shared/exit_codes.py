@@ -34,6 +34,7 @@ MEANING_OF_1: Mapping[str, str] = {
     "prefect-gpu optimize ask": "the ledger's database cannot be read",
     "prefect-gpu optimize undo": "the deployment has changed since, or a server refused",
     "prefect-gpu ledger verify": "a record was changed or is missing, or it cannot be read",
+    "prefect-gpu ledger purge": "a record was changed or is missing: nothing was deleted",
     "prefect-gpu spot-replay": "a deadline was missed, or the ledger's database cannot be read",
 }
 """What exit code 1 says, by command."""

@@ -9,11 +9,13 @@ elsewhere.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from itertools import groupby
 
+from gpu_core.decisions.attempts.decision_anchor import Anchor, anchor_problem
 from gpu_core.decisions.model.clean_text import clean_text
 from gpu_core.decisions.model.units import require_aware
 
@@ -112,6 +114,10 @@ class ChainCheck:
     head: Head
     problem: str | None
     """The first record that does not fit, and why; None: all do."""
+    purged: int = 0
+    """How many records were purged before the first one that is there."""
+    is_anchor_checked: bool = False
+    """Was the signature of the purge checked?"""
 
 
 def chained(writer: str, head: Head, decisions: Iterable[Decision]) -> list[Link]:
@@ -124,24 +130,48 @@ def chained(writer: str, head: Head, decisions: Iterable[Decision]) -> list[Link
     return links
 
 
-def check_chains(links: Iterable[Link]) -> list[ChainCheck]:
-    """Does each chain fit together?
+def check_chains(
+    links: Iterable[Link], anchors: Sequence[Anchor] = (), key: bytes | None = None
+) -> list[ChainCheck]:
+    """Does each chain fit together, from its beginning or from the anchor of its last purge?
 
     Args:
         links: All of them, by writer and number.
+        anchors: What purges left, by writer and number.
+        key: What anchors are signed with; None: their signatures are not checked.
     """
+    of_writer = {writer: list(group) for writer, group in groupby(anchors, key=lambda a: a.writer)}
     checks: list[ChainCheck] = []
     for link in links:
         if not checks or checks[-1].writer != link.writer:
-            checks.append(ChainCheck(writer=link.writer, records=0, head=Head(), problem=None))
+            checks.append(_beginning(link.writer, of_writer.pop(link.writer, ()), key))
         last = checks[-1]
-        checks[-1] = ChainCheck(
-            writer=last.writer,
+        checks[-1] = replace(
+            last,
             records=last.records + 1,
             head=Head(link.number, link.hash),
             problem=last.problem or _problem(link, last.head),
         )
-    return checks
+    # A purge leaves the last record of each chain.
+    gone = (_beginning(writer, left, key) for writer, left in of_writer.items())
+    checks += [
+        replace(check, problem=f"all records after {check.purged} are missing") for check in gone
+    ]
+    return sorted(checks, key=lambda check: check.writer)
+
+
+def _beginning(writer: str, anchors: Sequence[Anchor], key: bytes | None) -> ChainCheck:
+    if not anchors:
+        return ChainCheck(writer=writer, records=0, head=Head(), problem=None)
+    last = anchors[-1]
+    return ChainCheck(
+        writer=writer,
+        records=0,
+        head=Head(last.number, last.hash),
+        problem=anchor_problem(anchors, key),
+        purged=last.number,
+        is_anchor_checked=key is not None,
+    )
 
 
 def _problem(link: Link, before: Head) -> str | None:

@@ -114,3 +114,22 @@ def test_the_decisions_about_one_run(ledger: Ledger) -> None:
     ledger.log(Logged(WRITER, [make_decision(1), other]))
     assert [link.decision_id for link in ledger.decisions(flow_run_id="run-2")] == ["d-2"]
     assert [link.decision_id for link in ledger.decisions(kind="Held")] == ["d-1"]
+
+
+def test_a_purge_cuts_the_beginning_of_each_chain_and_its_writer_continues(ledger: Ledger) -> None:
+    """On each database. A clock was ahead at record 2: only what is before it goes."""
+    late = make_decision(2, decided_at=at(10))
+    ledger.log(Logged(WRITER, [make_decision(1), late, make_decision(3), make_decision(4)]))
+    ledger.log(logged(9, writer="other"))
+    cuts = ledger.purgeable_decisions(at(5))
+    assert cuts == {WRITER: 1}
+    key = b"a key of the platform team"
+    assert ledger.purge_decisions(cuts, key, at(20)) == {WRITER: 1}
+    assert ledger.purge_decisions(cuts, key, at(20)) == {}
+    ledger.log(logged(5))
+    assert [number for writer, number, _ in kept(ledger) if writer == WRITER] == [2, 3, 4, 5]
+    checks = ledger.check_decisions(key)
+    assert [(c.writer, c.records, c.purged, c.problem) for c in checks] == [
+        (WRITER, 4, 1, None),
+        ("other", 1, 0, None),
+    ]

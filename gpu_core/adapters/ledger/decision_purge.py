@@ -1,0 +1,58 @@
+"""Purges of the log of decisions: old records go, and a signed anchor of each chain stays."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+from gpu_core.adapters.ledger.decision_log import lock_chain
+from gpu_core.adapters.ledger.schema import decision_anchors, decisions
+from gpu_core.decisions.attempts.decision_anchor import Anchor, signed_anchor
+
+_c = decisions.c
+
+
+def read_anchors(connection: sa.Connection) -> list[Anchor]:
+    """What purges left, by writer and number."""
+    a = decision_anchors.c
+    statement = sa.select(decision_anchors).order_by(a.writer, a.number)
+    return [Anchor(**row) for row in connection.execute(statement).mappings()]
+
+
+def purgeable(connection: sa.Connection, before: datetime) -> dict[str, int]:
+    """Up to which record can each chain be cut? Without chains of which no record is that old.
+
+    Only the beginning of a chain is cut, up to the first record that is not older, and never the
+    last record: a writer continues from it.
+    """
+    text = before.astimezone(UTC).isoformat(timespec="microseconds")
+    newer = sa.func.min(sa.case((_c.decided_at >= text, _c.number)))
+    last = sa.func.max(_c.number)
+    cut = sa.func.coalesce(newer, last) - 1
+    statement = sa.select(_c.writer, cut).group_by(_c.writer).having(cut >= sa.func.min(_c.number))
+    return dict(row._tuple() for row in connection.execute(statement))
+
+
+def purge(
+    connection: sa.Connection, cuts: Mapping[str, int], key: bytes, now: datetime
+) -> dict[str, int]:
+    """Delete the records up to these, and leave an anchor for each chain. How many were deleted?
+
+    Args:
+        cuts: By writer: the last record that goes.
+        key: Signs the anchors.
+        now: When it is done.
+    """
+    deleted: dict[str, int] = {}
+    for writer, number in sorted(cuts.items()):
+        lock_chain(connection, writer)
+        of_cut = sa.select(_c.hash).where(_c.writer == writer, _c.number == number)
+        record_hash = connection.scalar(of_cut)
+        if record_hash is None:  # another purge was faster
+            continue
+        anchor = signed_anchor(writer, number, record_hash, now, key)
+        connection.execute(sa.insert(decision_anchors).values(asdict(anchor)))
+        old = sa.delete(decisions).where(_c.writer == writer, _c.number <= number)
+        deleted[writer] = connection.execute(old).rowcount
+    return deleted
