@@ -31,6 +31,38 @@ def ended(message, reason=EndReason.FAILED):
             *(MemoryShortage.GPU,),
             id="JAX",
         ),
+        pytest.param(
+            "OutOfMemoryError: Allocation on device 0 would exceed allowed memory.",
+            *(MemoryShortage.GPU,),
+            id="torch with CUDA's own allocator",
+        ),
+        pytest.param(
+            "OutOfMemoryError: Out of memory allocating 1,099,511,627,776 bytes (allocated so far: "
+            "0 bytes).",
+            *(MemoryShortage.GPU,),
+            id="CuPy",
+        ),
+        pytest.param(
+            "MemoryError: std::bad_alloc: out_of_memory: CUDA error (failed to allocate 332954508 "
+            "bytes) at: /usr/include/rmm/mr/device/cuda_memory_resource.hpp:70",
+            *(MemoryShortage.GPU,),
+            id="RAPIDS, which raises Python's error for its GPU's memory",
+        ),
+        pytest.param(
+            "ResourceExhaustedError: OOM when allocating tensor with shape[32,1024,64,64] and type "
+            "float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
+            *(MemoryShortage.GPU,),
+            id="TensorFlow",
+        ),
+        pytest.param(
+            "ResourceExhaustedError: OOM when allocating tensor with shape[209715200,30] and type "
+            "double on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu",
+            *(MemoryShortage.HOST,),
+            id="TensorFlow on its machine",
+        ),
+        pytest.param(
+            "OutOfMemoryError: Java heap space", None, id="another program's error of this name"
+        ),
         pytest.param("exit code 137 (OOMKilled)", MemoryShortage.HOST, id="Kubernetes"),
         pytest.param(
             "its process was killed by SIGKILL, most likely out of memory",
