@@ -108,7 +108,6 @@ class GpuScheduler:
         self._metrics = metrics or WorkerMetrics(pool)
         self._metrics.with_devices = infrastructure.with_devices
         self._team_costs = TeamCosts(ledger, pool, self._metrics)
-        self._gpu_history = GpuHistory(ledger, infrastructure.take_gpu_windows)
         self._client = client
         self._pool = pool
         self._ledger = ledger
@@ -132,6 +131,7 @@ class GpuScheduler:
             ledger, settings.resolved_state_dir() / f"{file_name(pool)}.ledger.spool"
         )
         self._decisions = DecisionLog(ledger, pool, infrastructure.host, self._writes)
+        self._gpu_history = GpuHistory(self._writes, infrastructure.take_gpu_windows)
         self._attempts = AttemptRegistry(
             pool,
             infrastructure.host,
@@ -285,6 +285,7 @@ class GpuScheduler:
             nodes = await self._infrastructure.observe(policy, allocations)
             await self._capacity.observe(nodes, policy, datetime.now(UTC))
             await self._decisions.flush()
+            await self._write_gpu_history(policy, datetime.now(UTC))
         except Exception:
             _log.exception("What happens during the outage of the ledger is not recorded")
 
@@ -531,8 +532,7 @@ class GpuScheduler:
             max(0.0, (now - min(since)).total_seconds()) if since else 0.0,
         )
         await self._team_costs.refresh(now, anyio.current_time())
-        days = self._policies.current().telemetry.history_days
-        await self._gpu_history.write(days, now, anyio.current_time())
+        await self._write_gpu_history(self._policies.current(), now)
         limit = self._policies.current().waiting.publish_per_cycle
         await self._publisher.waiting(
             waiting,
@@ -556,6 +556,10 @@ class GpuScheduler:
         )
         await self._publisher.queue(waiting, demands, now, notices, self._holders(now))
         await in_thread(self._forecasts.save)
+
+    async def _write_gpu_history(self, policy: Policy, now: datetime) -> None:
+        days = policy.telemetry.history_days
+        await self._gpu_history.write(days, now, anyio.current_time())
 
     def _holders(self, now: datetime) -> list[HoldersTableEntry]:
         return sorted(

@@ -17,6 +17,7 @@ from gpu_core.adapters.files.atomic_file import sync_folder
 from gpu_core.adapters.ledger.errors import LedgerError
 from gpu_core.decisions.attempts.decision_chain import Decision
 from gpu_core.decisions.costs.capacity_intervals import CapacityChanges
+from gpu_core.decisions.telemetry.history import GpuWindow
 
 MOST_BYTES = 64 * 2**20
 """A record has some hundred bytes: this is over 100,000 of them, hours of a large cluster."""
@@ -37,6 +38,10 @@ class SpooledRecord:
     seen: tuple[str, ...] = ()
     """Intervals of capacity whose machines were there at `seen_at`."""
     seen_at: datetime | None = None
+    windows: tuple[GpuWindow, ...] = ()
+    """What GPUs did minute by minute."""
+    forget_windows_before: datetime | None = None
+    """Older windows are deleted with it."""
 
 
 _records = TypeAdapter(SpooledRecord)

@@ -4,10 +4,10 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.spool import SpooledRecord, SpoolFull
 from gpu_core.decisions.telemetry.history import GpuWindow
-from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import LastSaid, Throttle
+from gpu_core.worker.watch.spooled_writes import SpooledWrites
 
 _log = logging.getLogger("prefect.gpu.history")
 
@@ -18,15 +18,15 @@ _MOST_WINDOWS = 16 * 24 * 60
 
 
 class GpuHistory:
-    """Writes the minutes that have ended. Nothing depends on it: a failure is only logged, once.
+    """Writes the minutes that have ended. Without room to wait they stay in memory, for a day.
 
     Args:
-        ledger: Where they are kept.
+        writes: Writes them to the ledger, or lets them wait on the disk.
         take: The minutes that have ended since the last call.
     """
 
-    def __init__(self, ledger: Ledger, take: Callable[[], tuple[GpuWindow, ...]]) -> None:
-        self._ledger = ledger
+    def __init__(self, writes: SpooledWrites, take: Callable[[], tuple[GpuWindow, ...]]) -> None:
+        self._writes = writes
         self._take = take
         self._waiting: tuple[GpuWindow, ...] = ()
         self._turns = Throttle(_EVERY_S)
@@ -47,8 +47,10 @@ class GpuHistory:
         if not days or not found:
             return
         try:
-            await in_thread(self._ledger.add_gpu_windows, found, now - timedelta(days=days))
-        except Exception as error:
+            await self._writes.write(
+                SpooledRecord(windows=found, forget_windows_before=now - timedelta(days=days))
+            )
+        except SpoolFull as error:
             self._waiting = found
             if self._failure.is_news(type(error).__name__):
                 _log.warning("What GPUs do is written down later: %s", error)

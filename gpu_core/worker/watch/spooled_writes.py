@@ -16,7 +16,7 @@ _log = logging.getLogger("prefect.gpu.ledger")
 
 
 class SpooledWrites:
-    """Writes records of capacity and of decisions, at once or when the ledger is back.
+    """Writes records that decide nothing, at once or when the ledger is back.
 
     What a killed worker left in the file is replayed by the next one.
 
@@ -106,6 +106,8 @@ class SpooledWrites:
             self._ledger.log(Logged(record.writer, record.decisions))
         if record.seen_at is not None:
             self._ledger.write_capacity(record.changes, record.seen, record.seen_at)
+        if record.forget_windows_before is not None:
+            self._ledger.add_gpu_windows(record.windows, record.forget_windows_before)
 
     @property
     def _spool(self) -> Spool:

@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import pytest
 
-from gpu_core.adapters.ledger import Ledger, LedgerError
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.spool import SpoolFull
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.worker.watch.gpu_history import GpuHistory
+from gpu_core.worker.watch.spooled_writes import SpooledWrites
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
 
@@ -31,23 +33,27 @@ class Source:
         return taken
 
 
-class Down:
-    """A ledger that is down until it is it is changed."""
+class Full(SpooledWrites):
+    """The ledger is down, and no record can wait, until `is_down` is changed."""
 
-    def __init__(self, ledger):
-        self.ledger, self.is_down, self.asked = ledger, True, 0
+    is_down, asked = True, 0
 
-    def add_gpu_windows(self, windows, forget_before):
+    async def write(self, record):
         self.asked += 1
         if self.is_down:
-            raise LedgerError("the ledger is down")
-        self.ledger.add_gpu_windows(windows, forget_before)
+            raise SpoolFull("the disk is full")
+        await super().write(record)
 
 
 @pytest.fixture
 def ledger(tmp_path):
     with Ledger.open(f"sqlite:///{tmp_path}/ledger.db") as opened:
         yield opened
+
+
+@pytest.fixture
+def writes(ledger, tmp_path):
+    return SpooledWrites(ledger, tmp_path / "gpus.ledger.spool")
 
 
 def read(ledger):
@@ -62,9 +68,9 @@ def write(history, *moments_s, days=30):
     anyio.run(writes)
 
 
-def test_minutes_are_written_once_a_minute(ledger):
+def test_minutes_are_written_once_a_minute(ledger, writes):
     source = Source()
-    history = GpuHistory(ledger, source.take)
+    history = GpuHistory(writes, source.take)
     source.ended = [window(0)]
     write(history, 100.0)
     source.ended = [window(1)]
@@ -74,8 +80,8 @@ def test_minutes_are_written_once_a_minute(ledger):
     assert read(ledger) == (window(0), window(1))
 
 
-def test_a_ledger_that_is_down_is_said_once_and_gets_all_of_them_later(ledger, caplog):
-    source, down = Source(), Down(ledger)
+def test_a_full_spool_is_said_once_and_nothing_is_lost(ledger, tmp_path, caplog):
+    source, down = Source(), Full(ledger, tmp_path / "gpus.ledger.spool")
     history = GpuHistory(down, source.take)
     with caplog.at_level(logging.WARNING, "prefect.gpu.history"):
         for minute in range(3):
@@ -87,9 +93,9 @@ def test_a_ledger_that_is_down_is_said_once_and_gets_all_of_them_later(ledger, c
     assert read(ledger) == (window(0), window(1), window(2))
 
 
-def test_a_policy_of_no_days_keeps_nothing(ledger):
+def test_a_policy_of_no_days_keeps_nothing(ledger, writes):
     source = Source()
-    history = GpuHistory(ledger, source.take)
+    history = GpuHistory(writes, source.take)
     source.ended = [window(0)]
     write(history, 0.0, days=0)
     write(history, 60.0)

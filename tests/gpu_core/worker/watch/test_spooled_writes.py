@@ -12,10 +12,13 @@ import pytest
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.cluster import Machine, Node
+from gpu_core.decisions.model.gpu_summary import GpuSummary
+from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.testing.builders.attempts import NOON
 from gpu_core.testing.builders.workloads import make_node, make_policy
 from gpu_core.worker.watch.capacity import CapacityWatch
 from gpu_core.worker.watch.decision_log import DecisionLog
+from gpu_core.worker.watch.gpu_history import GpuHistory
 from gpu_core.worker.watch.prices import Prices
 from gpu_core.worker.watch.spooled_writes import SpooledWrites
 from tests.support.postgresql import PostgresqlServer, new_database, stoppable_postgresql
@@ -37,15 +40,19 @@ class Worker:
         self.writes = SpooledWrites(ledger, folder / "gpus.ledger.spool")
         self.capacity = CapacityWatch(ledger, "host-1", "gpus", Prices(ledger), self.writes)
         self.decisions = DecisionLog(ledger, "gpus", "host-1", self.writes)
+        self.ended: list[GpuWindow] = []
+        self.history = GpuHistory(self.writes, lambda: tuple(self.ended))
 
     def look(self, minute: float, *nodes: str) -> None:
-        """See these machines, refuse a run named by the minute, and write it down."""
+        """See these machines and a GPU's minute, refuse a run, and write it down."""
         anyio.run(self._look, minute, nodes)
 
     async def _look(self, minute: float, nodes: tuple[str, ...]) -> None:
         await self.capacity.observe([_node(name) for name in nodes], POLICY, at(minute))
         self.decisions.refused(f"run-{minute:g}", "It fits nowhere.", at(minute))
         await self.decisions.flush()
+        self.ended = [GpuWindow(minute=at(minute), summary=GpuSummary(gpu_id="GPU-0", samples=60))]
+        await self.history.write(30, at(minute), 60 * minute)
 
     def replay(self) -> None:
         """Begin a cycle."""
@@ -99,6 +106,8 @@ def test_no_record_is_lost_and_none_is_twice(
         refused = ledger.decisions()
         assert [d.flow_run_id for d in refused] == ["run-0", "run-1", "run-2", "run-3"]
         assert [check.problem for check in ledger.check_decisions()] == [None]
+        windows = ledger.gpu_windows(at(-60), at(600))
+        assert [window.minute for window in windows] == [at(0), at(1), at(2), at(3)]
 
 
 def test_lines_that_are_no_records_are_kept_for_a_person(tmp_path: Path) -> None:
