@@ -102,7 +102,7 @@ def node_facts(
             mig_instances=gpus.mig_instances or None,
             shares_per_gpu=gpus.shares_per_gpu,
             gpu_resource=gpus.resource,
-            machine=_machine(node, capacity, gpus.total),
+            machine=_machine(node, capacity, gpus),
         ),
         blocked_by=tuple(why_not),
         interruption=interruption_of(node),
@@ -115,11 +115,13 @@ def node_facts(
     )
 
 
-def _machine(node: Mapping[str, Any], capacity: Requests, gpus: int) -> Machine:
+def _machine(node: Mapping[str, Any], capacity: Requests, gpus: NodeGpus) -> Machine:
+    """A device plugin that offers none of its GPUs is away; one that offers others is not."""
     metadata = node["metadata"]
     created = metadata.get("creationTimestamp")
     return Machine(
-        gpus=gpus,
+        gpus=gpus.total,
+        faulty_gpus=gpus.unhealthy if 0 < gpus.unhealthy < gpus.total else 0,
         cpu_milli=_left(capacity, {}, "cpu", Fraction(1, 1000)),
         memory_mib=_left(capacity, {}, "memory", Fraction(MIB)),
         incarnation=metadata.get("uid"),

@@ -238,6 +238,19 @@ def test_gpus_that_the_device_plugin_withdrew_are_unhealthy():
     assert node.unhealthy_gpu_ids == {"6", "7"}
 
 
+@pytest.mark.parametrize(
+    ("healthy", "want"),
+    [
+        pytest.param(8, 0, id="all are offered"),
+        pytest.param(6, 2, id="two are withdrawn"),
+        pytest.param(0, 0, id="its device plugin is away"),
+    ],
+)
+def test_gpus_that_the_device_plugin_withdrew_are_faults_of_their_machine(healthy, want):
+    machine = facts(make_node_object(healthy=healthy)).node.machine
+    assert (machine.gpus, machine.faulty_gpus) == (8, want)
+
+
 def test_those_that_our_attempts_hold_stay():
     others = make_pod_object({"nvidia.com/gpu": "2"})
     found = facts(make_node_object(healthy=7), others, held=("7", "6"))
