@@ -125,7 +125,7 @@ class Submitted(BaseWorkerResult):
 class GpuWorker(_Mixin):
     """The scheduler of a work pool in a Prefect worker.
 
-    One worker acts; a second one stands by. Runs outlive the worker: the next one takes them over.
+    One worker acts; a second one is on standby. Runs outlive the worker; the next one takes over.
     """
 
     _documentation_url = "https://docs.prefect.io/v3/concepts/workers"
@@ -541,7 +541,7 @@ class GpuWorker(_Mixin):
             await self._stop_scheduling()
             why_not = self._leadership.why_not
             if self._why_standby.is_news(why_not):
-                self._logger.warning("This worker stands by: %s", why_not)
+                self._logger.warning("This worker is on standby: %s", why_not)
             return None
         self._why_standby.forget()
         if self._scheduler is None:

@@ -108,4 +108,4 @@ def test_more_containers_run_at_a_time_than_a_client_has_connections(
         run: [node] for run, node in nodes_of.items()
     }
     # It kept its lease: nothing was in the way of the renewals.
-    assert "stands by" not in pool.worker_log()
+    assert "on standby" not in pool.worker_log()

@@ -40,7 +40,7 @@ def test_when_the_acting_worker_is_killed_the_other_acts_within_15_s_and_nothing
     wait_for(lambda: lease(namespace).get("holderIdentity"), "one worker acts", timeout_s=120)
     first = lease(namespace)["holderIdentity"]
     second = pool.start_worker()
-    wait_for(lambda: "stands by" in second.log.read_text(), "the other stands by", timeout_s=120)
+    wait_for(lambda: "on standby" in second.log.read_text(), "the other waits", timeout_s=120)
 
     # Of the eight GPUs each takes four: at the moment of death two run or start, the others wait.
     deployment = pool.deploy(f"{FLOWS}:do_nothing")

@@ -129,7 +129,7 @@ def nodes_are_prepared_and_runs_preempted(story):
     wait_for(
         lambda: "prefect-gpu.dev/prepull" in annotations(release.cluster, node), "it is pulled"
     )
-    wait_for(lambda: "stands by" in release.log(), "one acts, the other stands by")
+    wait_for(lambda: "on standby" in release.log(), "one acts, the other is on standby")
 
     # Preemption: the pod gets its notice, and the Job is deleted.
     hello = pool.submit(story.urgent, "hello", container_command="echo hello")

@@ -117,7 +117,7 @@ def test_a_second_worker_stands_by_and_takes_over(pool, journal):
     first = pool.start_worker()
     pool.wait_until(pool.submit(deployment, "first"), "Completed")
     second = pool.start_worker()
-    wait_for(lambda: "stands by" in second.log.read_text(), "the second worker stands by")
+    wait_for(lambda: "on standby" in second.log.read_text(), "the second worker is on standby")
 
     first.process.send_signal(signal.SIGKILL)
     first.process.wait()

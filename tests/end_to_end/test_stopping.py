@@ -70,7 +70,7 @@ def test_sigterm_ends_a_worker_that_stands_by(pool):
     first = pool.start_worker()
     wait_for(lambda: "Scheduling" in first.log.read_text(), "the first worker acts")
     second = pool.start_worker(parent="usual")
-    wait_for(lambda: "stands by" in second.log.read_text(), "the second worker stands by")
+    wait_for(lambda: "on standby" in second.log.read_text(), "the second worker is on standby")
 
     terminate(second)
 

@@ -98,7 +98,7 @@ GOLDEN_WAITING: Mapping[Reason, tuple[str, str]] = {
     ),
     Reason.MIN_RUNTIME_PROTECTS: (
         "Waiting for 1 GPU of any type: 'r' may be preempted for it, but not within the minimum run time, until 13:46:39 UTC.",
-        "It preempts them then, unless GPUs become free before.",
+        "Then it preempts them, unless enough GPUs become free earlier.",
     ),
     Reason.USER_LIMIT: (
         "Needs 2 GPUs of any type: user 'u' may have 1 GPU more at once.",

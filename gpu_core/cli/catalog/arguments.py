@@ -21,7 +21,7 @@ class CatalogOptions:
     """Which catalog a command reads, and which part of it counts."""
 
     catalog: Annotated[
-        Path, Parameter(help="The refreshed catalog; if there is none, the package's own counts.")
+        Path, Parameter(help="The refreshed catalog; without one, the package's catalog is used.")
     ] = DEFAULT_CATALOG
     prices: Annotated[tuple[Path, ...], repeated("A sheet of your own prices, YAML or JSON")] = ()
     gpu_type: Annotated[tuple[str, ...], repeated("Only this GPU type")] = ()

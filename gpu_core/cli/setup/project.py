@@ -85,7 +85,7 @@ def _say_what_would_change(project: ProjectFile, before: Mapping[str, Mapping[st
         name, fields = found[0]
         wanted = _wanted(deployment)
         changed = sorted(key for key, value in wanted.items() if fields[key] != value)
-        is_same = "unchanged in what can be compared before it is deployed"
+        is_same = "unchanged, as far as it can be compared before deployment"
         say(
             "~" if changed else "=",
             f"deployment {name}",

@@ -67,7 +67,8 @@ class SimulateOptions:
     ] = "none"
     seed: Annotated[int, whole_number("The seed of noisy run times.")] = 1
     restart_s: Annotated[
-        int, duration("restart-cost", "What each attempt after the first loses. Default: 0s.")
+        int,
+        duration("restart-cost", "The time that each attempt after the first loses. Default: 0s."),
     ] = 0
     tick_s: Annotated[int | None, duration("tick", "Plan at least this often while jobs wait.")] = (
         None

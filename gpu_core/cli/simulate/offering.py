@@ -62,7 +62,7 @@ def _percent(value: float | None) -> str:
 _ROWS: tuple[tuple[str, Callable[[Offering], str]], ...] = (
     ("Offered", lambda o: f"{o.offered:,}"),
     ("Fitted nowhere", lambda o: f"{o.failed:,}"),
-    ("GPUs asked for", lambda o: _percent(o.arrived_percent)),
-    ("Allocated at 100 % asked for", lambda o: _percent(o.allocated_at_100_percent)),
+    ("GPUs requested", lambda o: _percent(o.arrived_percent)),
+    ("Allocated at 100 % demand", lambda o: _percent(o.allocated_at_100_percent)),
     ("Allocated at the end", lambda o: _percent(o.allocated_percent)),
 )

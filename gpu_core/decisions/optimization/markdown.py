@@ -40,7 +40,7 @@ def wait_sentence(proposal: Proposal) -> str:
     before, after = proposal.waits.before_s, proposal.waits.after_s
     return (
         f"The mean wait of all runs is {format_duration(before)} in the replay and "
-        f"{format_duration(after)} with the change, if as many GPUs come as are asked for. "
+        f"{format_duration(after)} with the change, if all requested GPUs become available. "
         "Deadlines are not in the ledger."
     )
 

@@ -304,7 +304,7 @@ def min_runtime_protects(
         reason=Reason.MIN_RUNTIME_PROTECTS,
         summary=f"Waiting for {_wanted(workload)}: {_names(protected)} may be preempted "
         f"for it, but {why}.",
-        resolution="It preempts them then, unless GPUs become free before.",
+        resolution="Then it preempts them, unless enough GPUs become free earlier.",
         position=position,
         expected_start_at=_instant(starts_s),
         numbers={

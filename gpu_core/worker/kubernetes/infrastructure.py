@@ -725,7 +725,7 @@ class KubernetesInfrastructure:
         if (failure is None) != (self._failure is None):
             _log.warning(
                 "The cluster is %s",
-                "seen as it is again" if failure is None else f"not seen as it is now: {failure}",
+                "observed again" if failure is None else f"not observed at the moment: {failure}",
             )
         self._failure = failure
 

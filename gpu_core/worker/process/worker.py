@@ -20,7 +20,7 @@ class GpuProcessWorker(
 ):
     """Schedules the runs of a work pool on the GPUs of this machine.
 
-    One worker for each pool and machine acts; a second one stands by.
+    One worker for each pool and machine acts; a second one is on standby.
     """
 
     type = "gpu-process"

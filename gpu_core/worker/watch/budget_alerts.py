@@ -87,7 +87,7 @@ class BudgetAlerts:
             else:
                 self._failed_s |= dict.fromkeys(alert.marks, anyio.current_time())
         except Exception:  # the ledger is unavailable: the next check reports it again
-            _log.exception("A budget alert could not be written down")
+            _log.exception("A budget alert could not be recorded")
             self._failed_s |= dict.fromkeys(alert.marks, anyio.current_time())
         finally:
             self._being_sent.difference_update(alert.marks)

@@ -53,6 +53,6 @@ class GpuHistory:
         except SpoolFull as error:
             self._waiting = found
             if self._failure.is_news(type(error).__name__):
-                _log.warning("What GPUs do is written down later: %s", error)
+                _log.warning("GPU activity is recorded later: %s", error)
         else:
             self._failure.forget()

@@ -60,7 +60,7 @@ class SpooledWrites:
         """
         if self.is_behind:
             written = await in_thread(self._replay)
-            _log.info("The ledger is back: %d records that waited are written down", written)
+            _log.info("The ledger is back: %d records that waited are recorded", written)
 
     def _replay(self) -> int:
         """How many records were written? A file with lines that are no records is kept."""

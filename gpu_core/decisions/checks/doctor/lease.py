@@ -71,7 +71,7 @@ def lease_findings(
         (lease,) = held
         own = Installation(cluster=cluster or "", namespace=lease.namespace)
         acts = claim is None or cluster is None or claim.installation == own
-        does = "acts" if acts else "has the lease and stands by"
+        does = "acts" if acts else "has the lease and is on standby"
         yield ok(
             "lease.holder",
             f"{lease.holder} {does}, renewed {max(0.0, lease.age_s(now) or 0.0):.0f} s ago, "

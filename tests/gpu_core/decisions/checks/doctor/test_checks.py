@@ -515,7 +515,7 @@ def test_a_lease_does_not_say_that_its_installation_acts() -> None:
     found = lease_findings(
         "gpu", "gpu-pool-gpu", [a_lease()], NOW, looked_in=None, claim=claim, cluster="c1"
     )
-    check(found, [("ok", "w-1 has the lease and stands by, renewed 2 s ago, in ml")])
+    check(found, [("ok", "w-1 has the lease and is on standby, renewed 2 s ago, in ml")])
 
 
 # -- nodes -------------------------------------------------------------------------------------
