@@ -174,6 +174,21 @@ def test_an_answer_changes_the_deployment_and_undo_gives_back_what_was_there(
     assert case.variables == BEFORE
 
 
+def test_undo_removes_a_variable_that_was_not_set(case: Case) -> None:
+    case.edit()
+    propose(case, days=1)
+    case.answer(case.start(), APPROVE)
+    assert case.variables == {"capacity_type": "spot"}
+    assert case.undo() == 0
+    assert case.variables == {}
+
+
+def test_an_expiry_of_no_time_is_refused(case: Case) -> None:
+    run = case.start(expires_s=0)
+    assert case.state(run).startswith("Failed")
+    assert "greater than 0" in case.state(run)
+
+
 def test_a_dry_run_asks_and_changes_nothing(case: Case, caplog: pytest.LogCaptureFixture) -> None:
     run = case.start(dry_run=True)
     assert case.state(run).startswith("Completed")

@@ -21,7 +21,7 @@ from gpu_core.decisions.catalog.offerings import combined
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.units import format_usd
 from gpu_core.decisions.optimization.analysis import Analysis
-from gpu_core.decisions.optimization.markdown import change_text, percent_range, proposal_lines
+from gpu_core.decisions.optimization.markdown import change_text, percent_range, report_lines
 from gpu_core.decisions.optimization.period import Period
 from gpu_core.decisions.optimization.proposal import Proposal, to_document
 from gpu_core.decisions.optimization.propose import Optimization
@@ -121,7 +121,7 @@ def _named(proposal_id: str, proposals: Sequence[Proposal]) -> Proposal:
 
 
 def _lines(proposal: Proposal) -> list[str]:
-    return [f"  {line}" for line in proposal_lines(proposal)]
+    return [f"  {line}" for line in report_lines(proposal)]
 
 
 def _document(found: Optimization) -> dict[str, Any]:

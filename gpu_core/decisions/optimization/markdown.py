@@ -61,6 +61,11 @@ def proposal_lines(proposal: Proposal) -> list[str]:
     ]
 
 
+def report_lines(proposal: Proposal) -> list[str]:
+    """The sentences about a proposal, and the command that asks a person whether to apply it."""
+    return [*proposal_lines(proposal), f"Apply: {proposal.apply}"]
+
+
 def to_markdown(found: Optimization) -> str:
     """The whole as a page of Markdown. The same input always gives the same page."""
     period = found.period
@@ -84,7 +89,7 @@ def _headline(found: Optimization) -> str:
 
 
 def _section(proposal: Proposal) -> str:
-    lines = [f"- {escaped(line)}" for line in proposal_lines(proposal)]
+    lines = [f"- {escaped(line)}" for line in report_lines(proposal)]
     title = f"## {proposal.proposal_id}: {escaped(proposal.deployment)}"
     return "\n".join([title, "", *lines])
 

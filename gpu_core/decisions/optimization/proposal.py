@@ -96,6 +96,14 @@ class Proposal:
     """Runs that were generated are part of the evidence."""
 
     @property
+    def apply(self) -> str:
+        """How a person is asked about it, when the flow `propose-savings` has recorded it."""
+        return (
+            "prefect deployment run apply-saving/by-request "
+            f"--param proposal_id={self.proposal_id} --param dry_run=false"
+        )
+
+    @property
     def undo(self) -> str:
         """How it is undone."""
         return f"prefect-gpu optimize undo {self.proposal_id}"
@@ -118,7 +126,7 @@ def proposal_id(
 def to_document(proposal: Proposal) -> dict[str, Any]:
     """The proposal as plain values, for JSON."""
     plain: dict[str, Any] = json.loads(json.dumps(asdict(proposal), default=str))
-    return plain | {"undo": proposal.undo}
+    return plain | {"apply": proposal.apply, "undo": proposal.undo}
 
 
 def from_document(document: Mapping[str, Any]) -> Proposal:

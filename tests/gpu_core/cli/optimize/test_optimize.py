@@ -39,7 +39,13 @@ def test_json_has_what_the_list_has_and_show_explains_one(
     name = document["proposals"][0]["proposal_id"]
     assert main(["optimize", "show", name, *asked, "--with-generated"]) == 0
     said = capsys.readouterr().out
-    for part in ("Saving: $", "Risk: ", "Period: 2026-10-28 to 2026-11-24", f"undo {name}"):
+    for part in (
+        "Saving: $",
+        "Risk: ",
+        "Period: 2026-10-28 to 2026-11-24",
+        f"undo {name}",
+        f"proposal_id={name} --param dry_run=false",
+    ):
         assert part in said
     assert main(["optimize", "show", name, *asked, "--with-generated", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == document["proposals"][0]
