@@ -52,6 +52,7 @@ from gpu_core.decisions.costs.run_durations import (
 from gpu_core.decisions.costs.usage_cost import RunCost, Window, price_book, run_cost
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.markdown import escaped
 from gpu_core.decisions.optimization.savings_report import record_section
 from gpu_core.decisions.policy.policy import Policy
 
@@ -169,9 +170,17 @@ def read_and_decide(
 
 
 def proposals_of(ledger: Ledger, day: date, with_generated: bool) -> list[str]:
-    """The section on proposals as they were at the end of this day; none if there are none."""
-    known = read_proposals(ledger, before=Window.of_day(day).end).values()
-    shown = [record for record in known if with_generated or not record.proposal.has_generated]
+    """The section on proposals as they were at the end of this day; none if there are none.
+
+    Records that cannot be read are named there: the costs are reported all the same.
+    """
+    try:
+        known = read_proposals(ledger, before=Window.of_day(day).end)
+    except InvalidInput as error:
+        return [f"## Proposals\n\n{escaped(str(error))}"]
+    shown = [
+        record for record in known.values() if with_generated or not record.proposal.has_generated
+    ]
     return [record_section(shown)] if shown else []
 
 

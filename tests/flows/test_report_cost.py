@@ -156,6 +156,16 @@ def test_proposals_from_generated_runs_are_on_their_own_report(ledger: Ledger) -
     assert "## Proposals: 1 open" in page("gpu-cost-report-with-generated")
 
 
+def test_a_record_of_a_proposal_that_cannot_be_read_does_not_stop_the_report(
+    ledger: Ledger,
+) -> None:
+    good = proposed(PROPOSED[0], Before.of(UNCHANGED, PROPOSED[0]), at(1))
+    append_records(ledger, replace(good, numbers={"proposal_id": "spot-1", "document": "{"}))
+    report_cost(DAY)
+    assert page().startswith(f"# GPU cost on {DAY}\n\n**$2.00 for 2.00 GPU-hours in 1 run")
+    assert "## Proposals\n\nproposal cannot be read from its record" in page()
+
+
 def test_reporting_twice_says_the_same_and_logs_nothing_twice(
     ledger: Ledger, tracking_uri: str
 ) -> None:
