@@ -39,8 +39,8 @@ DOTS = pid=$$!; while kill -0 $$pid 2>/dev/null; do printf .; sleep 2; done; wai
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help quickstart test test-all test-cluster test-integration test-prefect lint docs images chaos bench \
-	bench-anomalies bench-cluster bench-input bench-month bench-policies bench-servers bench-spot image-check month \
-	lock system-deps dev clean local-cluster local-cluster-down
+	bench-anomalies bench-cluster bench-input bench-month bench-policies bench-savings bench-servers bench-spot \
+	image-check month lock system-deps dev clean local-cluster local-cluster-down
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -94,7 +94,7 @@ chaos: dev ## Disturb everything at random moments, more often than the tests do
 
 # `make bench month` is `make bench-month`.
 BENCHES := $(if $(filter month,$(MAKECMDGOALS)),month,\
-	bench-input bench-policies bench-month bench-spot bench-anomalies bench-servers bench-cluster)
+	bench-input bench-policies bench-month bench-spot bench-anomalies bench-savings bench-servers bench-cluster)
 
 bench: $(BENCHES) ## Measure everything; results go to bench-results/. "make bench month": only the month
 
@@ -139,6 +139,9 @@ bench-spot: dev ## Replay spot traces (DATA=folder), and measure checkpoints
 bench-anomalies: dev ## Judge generated cost years, and published cost series (DATA=folder) with Numenta's score
 	@test -n "$(DATA)" || { echo "Set DATA, or PREFECT_GPU_DATA, to the folder of the traces." >&2; exit 2; }
 	$(BIN)/python -m benchmarks.anomalies --data $(DATA) --out bench-results/anomalies.json $(ARGS)
+
+bench-savings: dev ## Predict savings in generated histories, apply each proposal, and measure; ARGS="--histories 10" is quicker
+	$(BIN)/python -m benchmarks.savings --out bench-results/savings.json $(ARGS)
 
 image-check: dev ## Build the images without a daemon and run them where Kubernetes is strict (Debian, root); takes minutes
 	$(SUDO) env DEBIAN_FRONTEND=noninteractive \
