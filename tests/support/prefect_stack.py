@@ -105,6 +105,8 @@ def start_server(
     environment = clean_environment(folder) | {"PREFECT_API_URL": api_url, **(settings or {})}
     if database_url is not None:
         environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database_url
+        # By default 5 s, which a busy machine reaches: the server then answers 500.
+        environment["PREFECT_SERVER_DATABASE_CONNECTION_TIMEOUT"] = str(_ANSWER_S)
     services.use(environment)
     command = (
         *(sys.executable, "-m", "prefect", "server", "start"),
