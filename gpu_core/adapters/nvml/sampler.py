@@ -4,7 +4,7 @@ import ctypes
 import logging
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import pynvml
@@ -60,6 +60,9 @@ _SHUTDOWN, _SLOWDOWN = (
     pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN,
     pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN,
 )
+
+# On an H200 (driver 580) the energy counter takes 4.1 ms of processor time, all else 0.3 ms.
+_ENERGY_EVERY = timedelta(seconds=20)
 
 # A burst of errors is cut off here: the rest comes with the next sample.
 _MOST_XIDS = 100
@@ -169,6 +172,8 @@ class _Device:
         self._never: set[tuple[object, ...]] = set()
         self._thresholds: tuple[float | None, float | None] | None = None
         self._limit_w: float | None = None
+        self._energy_j: float | None = None
+        self._energy_at: datetime | None = None
         self._parts: dict[str, _Device] = {}
         instance = None if parent is None else self._ask(pynvml.nvmlDeviceGetGpuInstanceId)
         self._activity = Activity(handle if parent is None else parent.handle, instance)
@@ -211,7 +216,7 @@ class _Device:
             shutdown_temperature_c=shutdown_c,
             power_w=watts_of_milliwatts(self._ask(pynvml.nvmlDeviceGetPowerUsage)),
             power_limit_w=self._power_limit_w(),
-            energy_j=scaled(self._ask(pynvml.nvmlDeviceGetTotalEnergyConsumption), 1e-3),
+            energy_j=self._counted_j(now),
             pcie_sent_bytes_per_s=sent,
             pcie_received_bytes_per_s=received,
             sm_clock_hz=self._clock_hz(pynvml.NVML_CLOCK_SM),
@@ -271,6 +276,13 @@ class _Device:
         if self._limit_w is None:
             self._limit_w = watts_of_milliwatts(self._ask(pynvml.nvmlDeviceGetEnforcedPowerLimit))
         return self._limit_w
+
+    def _counted_j(self, now: datetime) -> float | None:
+        """The energy counter as it was read last, at most 20 s ago."""
+        if self._energy_at is None or not timedelta() <= now - self._energy_at < _ENERGY_EVERY:
+            answer = self._ask(pynvml.nvmlDeviceGetTotalEnergyConsumption)
+            self._energy_j, self._energy_at = scaled(answer, 1e-3), now
+        return self._energy_j
 
     def _pcie_bytes_per_s(self, direction: int) -> float | None:
         return scaled(self._ask(pynvml.nvmlDeviceGetPcieThroughput, direction), 1e3)

@@ -55,7 +55,11 @@ class MinuteHistory:
                 if summary is not None:
                     ended.append(GpuWindow(minute=_minute_of(at), summary=summary))
                 before = GpuTotals(
-                    gpu_id=sample.gpu_id, counter_j=before.counter_j, power_w=before.power_w, at=at
+                    gpu_id=sample.gpu_id,
+                    counter_j=before.counter_j,
+                    estimated_j=before.estimated_j,
+                    power_w=before.power_w,
+                    at=at,
                 )
             totals[sample.gpu_id] = before.with_sample(sample)
         return MinuteHistory(totals=totals), tuple(ended)

@@ -61,7 +61,7 @@ class GpuSample:
     power_w: float | None = None
     power_limit_w: float | None = None
     energy_j: float | None = None
-    """A counter: since the driver was loaded."""
+    """A counter: since the driver was loaded. It may be some seconds older than the sample."""
     pcie_sent_bytes_per_s: float | None = None
     pcie_received_bytes_per_s: float | None = None
     sm_clock_hz: float | None = None

@@ -39,6 +39,8 @@ class GpuTotals:
     energy_j: float | None = None
     counter_j: float | None = None
     """The device's energy counter when it was last known."""
+    estimated_j: float = 0.0
+    """The part of `energy_j` that is known by power only, as the counter has not changed since."""
     power_w: float | None = None
     at: datetime | None = None
 
@@ -51,14 +53,12 @@ class GpuTotals:
         """The totals with one more sample. One that is not later than the last changes nothing."""
         if sample.is_lost or (self.at is not None and sample.at <= self.at):
             return self
-        totals = self._with_ratios(sample)
+        totals = self._with_ratios(sample)._with_energy(sample)
         return replace(
             totals,
             samples=self.samples + 1,
             memory_used_max_bytes=_larger(self.memory_used_max_bytes, sample.memory_used_bytes),
             temperature_max_c=_larger(self.temperature_max_c, sample.temperature_c),
-            energy_j=self._energy_j(sample),
-            counter_j=self.counter_j if sample.energy_j is None else sample.energy_j,
             power_w=sample.power_w,
             at=sample.at,
         )
@@ -83,19 +83,30 @@ class GpuTotals:
             sm_active_samples=self.sm_active_samples + 1,
         )
 
-    def _energy_j(self, sample: GpuSample) -> float | None:
-        """By the device's counter; by its power where it has none."""
-        if sample.energy_j is not None and self.counter_j is not None:
-            # A counter that ran backwards was set to zero, as by a new driver.
-            since_zero = sample.energy_j < self.counter_j
-            used_j = sample.energy_j if since_zero else sample.energy_j - self.counter_j
-            return (self.energy_j or 0.0) + used_j
-        if sample.energy_j is not None or self.counter_j is not None or self.at is None:
-            return self.energy_j
+    def _with_energy(self, sample: GpuSample) -> "GpuTotals":
+        """By the device's counter; by its power where it has none, and until it changes.
+
+        The counter is read less often than the power. What power said in between is replaced.
+        """
+        before, now = self.counter_j, sample.energy_j
+        if now is None or now == before:
+            used_j = self._energy_by_power_j(sample)
+            if used_j is None:
+                return self
+            estimated_j = self.estimated_j + used_j
+            return replace(self, energy_j=(self.energy_j or 0.0) + used_j, estimated_j=estimated_j)
+        if before is None:
+            return replace(self, counter_j=now, estimated_j=0.0)
+        # A counter that ran backwards was set to zero, as by a new driver.
+        used_j = now if now < before else now - before
+        counted_j = max(0.0, (self.energy_j or 0.0) + used_j - self.estimated_j)
+        return replace(self, energy_j=counted_j, counter_j=now, estimated_j=0.0)
+
+    def _energy_by_power_j(self, sample: GpuSample) -> float | None:
+        if self.at is None or sample.power_w is None or self.power_w is None:
+            return None
         gap_s = (sample.at - self.at).total_seconds()
-        if sample.power_w is None or self.power_w is None or gap_s > _LONGEST_GAP_S:
-            return self.energy_j
-        return (self.energy_j or 0.0) + gap_s * (sample.power_w + self.power_w) / 2
+        return None if gap_s > _LONGEST_GAP_S else gap_s * (sample.power_w + self.power_w) / 2
 
     def summary(self) -> GpuSummary | None:
         """What the samples add up to; None: there is none."""

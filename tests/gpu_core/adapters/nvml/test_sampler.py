@@ -11,12 +11,13 @@ from tests.support.nvml_driver import driver_environment, gpu_lines
 # The library is loaded once for a whole process, so that each case gets a process of its own.
 PROGRAM = """
 import dataclasses, json, sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from gpu_core.adapters.nvml import GpuDiscoveryError, GpuSampler
 sampler = GpuSampler(json.loads(sys.argv[1]))
-for _ in sys.stdin:
+for line in sys.stdin:
+    now = datetime(2026, 11, 1, tzinfo=UTC) + timedelta(seconds=float(line))
     try:
-        found = [dataclasses.asdict(each) for each in sampler.sample(datetime.now(UTC))]
+        found = [dataclasses.asdict(each) for each in sampler.sample(now)]
     except GpuDiscoveryError as error:
         found = str(error)
     print(json.dumps(found, default=lambda v: sorted(v) if isinstance(v, frozenset) else str(v)))
@@ -99,9 +100,9 @@ class Machine:
         ]
         self._path.write_text("".join(kept))
 
-    def sample(self):
+    def sample(self, at_s=0.0):
         """The samples by GPU without their moments, or the error's text."""
-        print("sample", file=self._process.stdin, flush=True)
+        print(at_s, file=self._process.stdin, flush=True)
         found = json.loads(self._process.stdout.readline())
         if isinstance(found, str):
             return found
@@ -166,6 +167,15 @@ def test_activity_is_measured_between_two_samples(machine):
     names = ("sm_active_ratio", "pcie_sent_bytes_per_s", "pcie_received_bytes_per_s")
     assert [first[name] for name in names] == [None, None, None]
     assert [second[name] for name in names] == [0.71, 2 * 2.0**20, 2.0**20]
+
+
+def test_the_energy_counter_is_read_every_20_s(machine):
+    """It takes a real driver fifteen times as long as all other questions."""
+    each = machine(*gpu_lines("GPU-a", energy=1_000))
+    counted = [each.sample(at_s=0)["GPU-a"]["energy_j"]]
+    each.add("set GPU-a energy 9000")
+    counted += [each.sample(at_s=at_s)["GPU-a"]["energy_j"] for at_s in (1, 19.9, 20, 5)]
+    assert counted == [1.0, 1.0, 1.0, 9.0, 9.0]
 
 
 def test_what_a_device_does_not_know_is_unknown(machine):

@@ -78,8 +78,26 @@ def test_one_by_one_is_what_all_at_once_give(readings):
         ),
         pytest.param(
             [sample(0, power_w=100.0, energy_j=5.0), sample(1, power_w=100.0)],
-            None,
-            id="a counter that fails is not mixed with power",
+            100.0,
+            id="by power, until the counter is read again",
+        ),
+        pytest.param(
+            [
+                *(sample(at, power_w=100.0, energy_j=5.0) for at in range(4)),
+                sample(4, power_w=100.0, energy_j=385.0),
+                sample(5, power_w=100.0, energy_j=385.0),
+            ],
+            480.0,
+            id="what the counter says replaces what power said before it changed",
+        ),
+        pytest.param(
+            [
+                sample(0, power_w=100.0),
+                sample(1, power_w=100.0, energy_j=5.0),
+                sample(2, power_w=100.0, energy_j=85.0),
+            ],
+            80.0,
+            id="a counter that comes late counts from then on",
         ),
         pytest.param([sample(0), sample(1)], None, id="neither"),
     ],
