@@ -38,7 +38,7 @@ DOTS = pid=$$!; while kill -0 $$pid 2>/dev/null; do printf .; sleep 2; done; wai
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test test-all test-cluster test-integration test-prefect lint docs images chaos bench \
+.PHONY: help quickstart test test-all test-cluster test-gpu test-integration test-prefect lint docs images chaos bench \
 	bench-anomalies bench-cluster bench-input bench-month bench-policies bench-savings bench-servers bench-spot \
 	image-check month lock system-deps dev clean local-cluster local-cluster-down
 
@@ -58,6 +58,9 @@ test-integration: dev ## Run the tests with Prefect, PostgreSQL, Chromium, helm 
 
 test-cluster: dev ## Run the tests with a Kubernetes (Debian, root, or PREFECT_GPU_TEST_KUBECONFIG)
 	$(PYTEST) --tier cluster --durations 20 $(ARGS)
+
+test-gpu: dev ## Run the tests with a real NVIDIA GPU and torch, which is not installed by this
+	$(BIN)/python -m pytest -s --tier gpu --durations 10 $(ARGS)
 
 test-prefect: dev ## Look for the parts of Prefect that are used in the lowest and highest release allowed
 	$(BIN)/python tests/installed/check_prefect_releases.py

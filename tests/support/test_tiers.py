@@ -16,6 +16,7 @@ from tests.support.tiers import Tier, left_out_lines, tier_of
         pytest.param("cluster/test_a.py", [], Tier.CLUSTER, id="a folder of a cluster"),
         pytest.param("cluster/test_a.py", ["browser"], Tier.CLUSTER, id="the dearer of two"),
         pytest.param("infra/test_a.py", ["cluster"], Tier.CLUSTER, id="the dearer by its need"),
+        pytest.param("gpu_core/test_a.py", ["gpu"], Tier.GPU, id="a real GPU"),
         pytest.param("local_cluster/test_a.py", [], Tier.QUICK, id="a folder of a similar name"),
     ],
 )

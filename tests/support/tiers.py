@@ -1,4 +1,4 @@
-"""Tests by what they cost: `make test`, `make test-integration`, `make test-cluster`."""
+"""Tests by what they cost: `make test`, `test-integration`, `test-cluster`, `test-gpu`."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,18 +13,21 @@ class Tier(StrEnum):
     QUICK = "quick"
     INTEGRATION = "integration"
     CLUSTER = "cluster"
+    GPU = "gpu"
 
 
 COMMANDS = {
     Tier.QUICK: "make test",
     Tier.INTEGRATION: "make test-integration",
     Tier.CLUSTER: "make test-cluster",
+    Tier.GPU: "make test-gpu",
 }
 
 CONTENTS = {
     Tier.QUICK: "without a server, or with one that starts in a second",
     Tier.INTEGRATION: "with Prefect, PostgreSQL, Chromium, helm or a clean clone, and stories",
     Tier.CLUSTER: "with a Kubernetes",
+    Tier.GPU: "on a real NVIDIA GPU",
 }
 
 _FOLDERS = {
@@ -36,6 +39,7 @@ _FOLDERS = {
 }
 _NEEDS = {
     "cluster": Tier.CLUSTER,
+    "gpu": Tier.GPU,
     "browser": Tier.INTEGRATION,
     # Each of these tests starts processes that import or build everything.
     "clean_export": Tier.INTEGRATION,
