@@ -99,6 +99,7 @@ def test_a_full_pool_keeps_its_memory_connections_requests_and_the_cpu_of_its_cy
         held = [(each.gpu_ids, each.admitted_at, each.released_at) for each in on_node]
         assert gpus_held_twice(on_node) == [], (node, held)
     assert found.faults == ()
+    assert "Unclosed" not in pool.worker_log()
     assert percentile(cycle_cpu_s, 0.99) < MOST_CYCLE_CPU_S
 
 

@@ -86,8 +86,8 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
         self._prefect_secrets = prefect_secrets(KubernetesSettings().worker.model_dump())
         await super().setup()
 
-    async def _give_back(self) -> None:
-        await super()._give_back()
+    async def _release_resources(self) -> None:
+        await super()._release_resources()
         apis, self._apis = self._apis, {}
         for api in apis.values():
             await api.close()
