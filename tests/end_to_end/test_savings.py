@@ -18,12 +18,12 @@ from gpu_core.decisions.optimization.proposal import ProposalKind
 from gpu_core.decisions.optimization.records import ProposalRecord, ProposalState
 from gpu_core.decisions.optimization.verification import Verdict
 from tests.end_to_end.conftest import FLOWS, closed
-from tests.support.browser import browser
+from tests.support.browser import Page, browser
 from tests.support.prefect_stack import Pool, wait_for
 
 DAY = FIRST_DAY + timedelta(days=LEARNING_DAYS)
 ANSWER = ("approve", "ada")
-_FIELD = "document.querySelectorAll('[role=dialog] textarea')[%d].focus()"
+_FIELD = "document.querySelectorAll('[role=dialog] textarea')[%d]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +124,25 @@ def approve_in_ui(pool: Pool, run: str, profile: Path) -> None:
         page.wait_for("Suspended", "Resume")
         page.click("Resume")
         page.wait_for("gpu_count: 2", "approve or decline", "Your name", "Submit")
-        for number, text in enumerate(ANSWER):
-            page.evaluate(_FIELD % number)
+        wait_for(lambda: is_answered(page), "the page takes the answer")
+        wait_for(lambda: submits(page) and pool.state(run) != "Suspended", "the run is resumed")
+
+
+def is_answered(page: Page) -> bool:
+    """Type what the fields do not hold yet: a page that is still built drops what is typed."""
+    for number, text in enumerate(ANSWER):
+        if page.evaluate(f"{_FIELD % number}.value") != text:
+            page.evaluate(f"{_FIELD % number}.focus()")
             page.call("Input.insertText", text=text)
+            return False
+    return True
+
+
+def submits(page: Page) -> bool:
+    """Press Submit if the dialog is still open: a dialog that is still moving is missed."""
+    if page.evaluate("document.querySelector('[role=dialog]') !== null"):
         page.click("Submit")
-        wait_for(lambda: pool.state(run) != "Suspended", "the page resumes the run")
+    return True
 
 
 @pytest.mark.browser
