@@ -343,7 +343,8 @@ def waiting_for_gpus(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_GPUS,
         summary=f"Waiting for {_wanted(workload)}: {', '.join(parts)}.",
-        resolution="Too few of them are healthy: it starts when they are repaired or replaced."
+        resolution="Too few can be used: it starts when they are repaired, replaced "
+        "or no longer used by others."
         if needs_repair
         else "It starts when enough of them are free; it is the first run for them.",
         position=position,
