@@ -129,10 +129,12 @@ _ORDER = (
 # What shares a server or a cluster runs in one process, where tests run in several.
 _TOGETHER = {"cluster": "cluster", "infra": "cluster", "end_to_end": "stories"}
 # Two processes, each with its own servers, share the stories: these take half of the time.
-_FAULTS = (
+_SECOND_HALF = (
     "test_chaos",
     "test_checkpoints_on_s3",
     "test_endings",
+    "test_engines",
+    "test_getting_started",
     "test_killed_worker",
     "test_outages",
 )
@@ -160,8 +162,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         folder = item.path.relative_to(root).parts[0]
         shares_a_server = "prefect_server" in getattr(item, "fixturenames", ())
         group = "prefect" if shares_a_server else _TOGETHER.get(folder)
-        if group == "stories" and item.path.stem in _FAULTS:
-            group = "faults"
+        if group == "stories" and item.path.stem in _SECOND_HALF:
+            group = "second half of the stories"
         if group == "cluster" and item.path.stem in _OWN_CLUSTERS and not _IS_CLUSTER_GIVEN:
             group = "own clusters"
         if group is not None:
