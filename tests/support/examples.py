@@ -6,11 +6,11 @@ _HYPOTHESIS_DEFAULT = 100
 
 
 def examples(full: int) -> int:
-    """How many examples of a property that has this many in CI?
+    """How many examples of a property that has this many with `make test-all`?
 
-    `make test` takes the same share of them as of the properties that name no number.
+    CI and `make test` take the same share of them as of the properties that name no number.
 
     Args:
-        full: What CI and `pytest` alone take.
+        full: What `make test-all` and `pytest` alone take.
     """
     return max(1, full * settings.default.max_examples // _HYPOTHESIS_DEFAULT)
