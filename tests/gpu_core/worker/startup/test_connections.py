@@ -14,10 +14,10 @@ from gpu_core.decisions.costs.mlflow_access import CREDENTIAL_VARIABLES, MlflowA
 from gpu_core.decisions.model.redaction import basic_credentials
 from gpu_core.testing.builders.attempts import make_attempt, make_run
 from gpu_core.testing.builders.manifests import build, make_launch
-from gpu_core.worker.attempts.settler import log_cost
 from gpu_core.worker.kubernetes.worker import GpuKubernetesWorker
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.connections import read_connections
+from gpu_core.worker.watch.run_costs import log_cost
 from tests.support.mlflow_listener import mlflow_listener
 
 PASSWORD = "canary-1"  # noqa: S105 - not a real one
