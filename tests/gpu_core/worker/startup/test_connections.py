@@ -9,10 +9,11 @@ import pytest
 from mlflow.exceptions import MlflowException
 from prefect.exceptions import ObjectNotFound
 
+from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.mlflow.client import mlflow_client
 from gpu_core.decisions.costs.mlflow_access import CREDENTIAL_VARIABLES, MlflowAccess
 from gpu_core.decisions.model.redaction import basic_credentials
-from gpu_core.testing.builders.attempts import make_attempt, make_run
+from gpu_core.testing.builders.attempts import admit, make_attempt, make_run
 from gpu_core.testing.builders.manifests import build, make_launch
 from gpu_core.worker.kubernetes.worker import GpuKubernetesWorker
 from gpu_core.worker.settings import GpuWorkerSettings
@@ -134,14 +135,12 @@ def test_without_a_block_there_is_no_mlflow():
         ({"token": PASSWORD}, f"Bearer {PASSWORD}"),
     ],
 )
-def test_costs_are_logged_as_the_blocks_user(login, want, monkeypatch):
+def test_costs_are_logged_as_the_blocks_user(login, want, monkeypatch, tmp_path):
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "somebody else")
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "other")
-    run, attempt = make_run(), make_attempt()
-    ledger = SimpleNamespace(
-        run=lambda _run: run, attempts_of=lambda _runs: {run.flow_run_id: (attempt,)}
-    )
-    with mlflow_listener() as mlflow:
+    run = make_run()
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger, mlflow_listener() as mlflow:
+        admit(ledger, make_attempt(run.flow_run_id), run)
         access = MlflowAccess.of(f"http://{mlflow.address}", **login)
         with pytest.raises(MlflowException, match="PERMISSION_DENIED"):
             log_cost(access, ledger, run.flow_run_id)
