@@ -130,14 +130,16 @@ class HangWatch:
     ) -> None:
         """Say in its log and on its page which rank hangs, and where."""
         stacks = await self._stacks(running, observed.progress)
-        # The stacks may show another rank to be at fault.
-        finding = find_hang(with_stacks(ranks, stacks), policy.stuck_after_s, now)
-        if finding is None or known.found_at != now:
-            return  # it has made progress meanwhile
-        hourly = hourly_cost(running.record, running.attempt).micro_usd
-        known.is_named = True
-        run_log(running).warning("%s", hang_sentence(finding, hourly, now))
-        await self._show(running, finding, stacks, hourly, now)
+        # No cycle is around this task: an error in it would end the worker.
+        with self._attempts.faults.of_run(running, "named as hung", now):
+            # The stacks may show another rank to be at fault.
+            finding = find_hang(with_stacks(ranks, stacks), policy.stuck_after_s, now)
+            if finding is None or known.found_at != now:
+                return  # it has made progress meanwhile
+            hourly = hourly_cost(running.record, running.attempt).micro_usd
+            known.is_named = True
+            run_log(running).warning("%s", hang_sentence(finding, hourly, now))
+            await self._show(running, finding, stacks, hourly, now)
 
     async def _stacks(
         self, running: AttemptState, progress: Sequence[ProgressReport]

@@ -110,6 +110,24 @@ def test_a_cycle_does_not_wait_for_stacks(story):
     assert "in wait_for_nothing" in shown[0]
 
 
+def test_an_error_in_what_is_said_of_a_hung_run_stops_nothing_else(story, monkeypatch):
+    """It is said in a task of the worker: an error there would end all of its work."""
+
+    def fail(*_arguments):
+        raise ValueError("a stack that cannot be read")
+
+    monkeypatch.setattr(f"{MODULE}.with_stacks", fail)
+
+    async def scenario(watched):
+        watched.infrastructure.answers.set()
+        looks = [HUNG_S, HUNG_S + 20, HUNG_S + 40]
+        assert [bool(await watched.look(at)) for at in looks] == [False, False, True]
+
+    said, shown = story(scenario)
+    assert shown == []
+    assert "it could not be named as hung: ValueError: a stack that cannot be read" in said[0]
+
+
 @pytest.mark.parametrize(
     ("action", "want_restarted"),
     [
