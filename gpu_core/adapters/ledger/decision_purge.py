@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from gpu_core.adapters.ledger.decision_log import lock_chain
 from gpu_core.adapters.ledger.schema import decision_anchors, decisions
 from gpu_core.decisions.attempts.decision_anchor import Anchor, signed_anchor
+from gpu_core.decisions.optimization.records import WRITER as PROPOSALS
 
 _c = decisions.c
 
@@ -23,14 +24,20 @@ def read_anchors(connection: sa.Connection) -> list[Anchor]:
 def purgeable(connection: sa.Connection, before: datetime) -> dict[str, int]:
     """Up to which record can each chain be cut? Without chains of which no record is that old.
 
-    Only the beginning of a chain is cut, up to the first record that is not older, and never the
-    last record: a writer continues from it.
+    The chain of proposals is kept: each applied one is scored, and can be undone. Of others only
+    the beginning is cut, up to the first record that is not older, and never the last record: a
+    writer continues from it.
     """
     text = before.astimezone(UTC).isoformat(timespec="microseconds")
     newer = sa.func.min(sa.case((_c.decided_at >= text, _c.number)))
     last = sa.func.max(_c.number)
     cut = sa.func.coalesce(newer, last) - 1
-    statement = sa.select(_c.writer, cut).group_by(_c.writer).having(cut >= sa.func.min(_c.number))
+    statement = (
+        sa.select(_c.writer, cut)
+        .where(_c.writer != PROPOSALS)
+        .group_by(_c.writer)
+        .having(cut >= sa.func.min(_c.number))
+    )
     return dict(row._tuple() for row in connection.execute(statement))
 
 

@@ -47,8 +47,8 @@ def purge(
     """Delete old records of the log of decisions; a signed anchor of each writer stays.
 
     Without this command all records are kept. The chains and earlier anchors are checked first,
-    and nothing is deleted if one has a problem. The last record of each writer stays. Runs,
-    attempts and machines, of which costs are made, stay as well.
+    and nothing is deleted if one has a problem. The last record of each writer stays.
+    Proposals, and runs, attempts and machines, of which costs are made, stay as well.
     """
     from gpu_core.cli.ledger.command import run_purge
 

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.store import Logged
 from gpu_core.cli.main import main
+from gpu_core.decisions.optimization.records import WRITER as PROPOSALS
 from gpu_core.testing.builders.attempts import at
 from tests.gpu_core.decisions.attempts.test_decision_chain import make_decision
 
@@ -70,6 +71,19 @@ def test_old_records_go_and_the_rest_verifies_from_a_signed_anchor(
     assert run(tmp_path, "purge", "--before", "2026-03-07") == 0
     assert "No record is that old." in capsys.readouterr().out
     assert numbers(ledger) == [(WRITER, 4), (WRITER, 5), (OTHER, 1)]
+    assert run(tmp_path, "verify") == 0
+
+
+def test_the_records_of_proposals_stay(
+    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each proposal that was ever applied is scored, and can be undone."""
+    for number in (21, 22, 23):
+        log(ledger, PROPOSALS, number, day=0)
+    assert run(tmp_path, *PURGE) == 0
+    assert PROPOSALS not in capsys.readouterr().out
+    kept = [number for writer, number in numbers(ledger) if writer == PROPOSALS]
+    assert kept == [1, 2, 3]
     assert run(tmp_path, "verify") == 0
 
 
