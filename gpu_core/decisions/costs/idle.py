@@ -178,7 +178,7 @@ def machine_cost(interval: CapacityInterval, held: Usage, counted: Window) -> Ma
         gpu_micro_usd=cost - paid,
         unpriced_gpu_us=0 if is_known else idle_us,
     )
-    # A run that has just been told to leave such a GPU may hold it still, and pays for it.
+    # A run with a notice to leave such a GPU may still hold it, and pays for it.
     faulty_us = min(idle_us, held_us * (interval.faulty_gpus or 0))
     return MachineCost(
         interval=interval,

@@ -254,7 +254,7 @@ def _retries(settlement: Settlement, run: FlowRun | None, *, has_begun: bool) ->
 
     Prefect counts every Running against `retries`, and the flow's engine retries by itself while
     there are retries left. An attempt that Prefect did not count must not add one: the next attempt
-    would execute the flow's body again than its flow asks for.
+    would execute the flow's body once more than its flow asks for.
     """
     if run is None or not has_begun or settlement.next_state is None:
         return None
@@ -273,8 +273,8 @@ class Published(NamedTuple):
     """What came of publishing an end."""
 
     stands: bool
-    """False: meanwhile its process or a person has ended the run permanently, which was put
-    back. The end has to be judged again."""
+    """False: meanwhile its process or a person has ended the run, and that end was put back.
+    The end has to be judged again."""
     state: State[Any] | None = None
     """The run's state from now on; None: it has to be read."""
 
