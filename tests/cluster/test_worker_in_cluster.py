@@ -202,6 +202,7 @@ def values_change(story):
 def refused_upgrades_change_nothing(story):
     """Other points than a PriorityClass has, and an operator without cluster-wide rights."""
     release = story.release
+    wait_for(lambda: len(release.pods()) == 1, "the workers before the upgrade have ended")
     before, revision = release.objects(), release.revision()
     policy = {**yaml.safe_load(release.values["policy"]), "priorities": {"critical": 7, "low": 1}}
     told = (
