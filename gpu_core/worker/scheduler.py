@@ -27,6 +27,7 @@ from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.node_avoidance import zone_of
 from gpu_core.decisions.telemetry.gpu_groups import gpu_groups
 from gpu_core.worker.attempts.binder import Binder
+from gpu_core.worker.attempts.final_states import FinalStates
 from gpu_core.worker.attempts.launch import Launching
 from gpu_core.worker.attempts.recovery import Recovery
 from gpu_core.worker.attempts.registry import AttemptRegistry
@@ -202,6 +203,7 @@ class GpuScheduler:
             decisions=self._decisions,
             hidden=hidden,
         )
+        self._final_states = FinalStates(client, ledger, pool, self._faults, self.settler.finish)
         self._scale_hints = ScaleHints(pool)
         self._cycle_log = CycleLog()
         # Runs that others were preempted for and that have not started since. A worker that starts
@@ -376,6 +378,8 @@ class GpuScheduler:
         waiting = {str(demand.flow_run.id) for demand in queue.demands}
         self._faults.keep(held | waiting | queue.responses.keys(), now)
         await self._zombies.requeue_missing(queue.responses.keys())
+        settling = held | queue.responses.keys() | self._zombies.watched
+        await self._final_states.write_missing(settling)
         self.next_due_at = queue.next_due_at
         return queue
 

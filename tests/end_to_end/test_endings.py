@@ -259,9 +259,12 @@ def test_a_waiting_run_can_be_cancelled(pool, journal):
     pool.wait_until(busy, "Preempted", "WaitingForGpus")
     wait_for(lambda: pool.run(busy)["infrastructure_pid"] is None, "its process is forgotten")
 
+    pool.kill_worker()  # a worker looks for final states once a minute, and when it starts
     pool.call("POST", f"/flow_runs/{busy}/set_state", {"state": {"type": "CANCELLING"}})
+    pool.start_worker()
 
     pool.wait_until(busy, "Cancelled")
+    wait_for(lambda: pool.record(busy).final_state == "Cancelled", "its cost is final")
 
 
 def test_a_run_over_its_longest_duration_is_ended_for_good(pool, journal):

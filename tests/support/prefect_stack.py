@@ -15,7 +15,7 @@ import psutil
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.quickstart.services import Service, Services, free_port
-from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from tests.support import signals
 from tests.support.postgresql import new_database
 
@@ -400,6 +400,13 @@ class Pool:
         """The attempts of each of these runs, from the ledger."""
         with Ledger.open(self.ledger_url) as ledger:
             return ledger.attempts_of(flow_run_ids)
+
+    def record(self, flow_run_id: str) -> RunRecord:
+        """The run itself, from the ledger, which has it."""
+        with Ledger.open(self.ledger_url) as ledger:
+            found = ledger.run(flow_run_id)
+        assert found is not None
+        return found
 
     def close(self) -> None:
         """Stop the worker and every process of this pool's runs."""

@@ -42,6 +42,7 @@ from gpu_core.adapters.ledger.pool_claims import check_claim, claim_pool, read_c
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
 from gpu_core.adapters.ledger.run_families import ancestors, descendants, last_hosts
 from gpu_core.adapters.ledger.schema import attempts, budget_alerts, catalogs, runs
+from gpu_core.adapters.ledger.unfinished_runs import read_unfinished
 from gpu_core.adapters.ledger.unlogged_costs import forget_unlogged, mark_unlogged, read_unlogged
 from gpu_core.decisions.attempts.decision_chain import (
     ChainCheck,
@@ -162,6 +163,11 @@ class Ledger:
         with self._reader.begin() as connection:
             found = read_rows(connection, statement, (runs,), self._damaged)
         return run_of(found[0]) if found else None
+
+    def unfinished_runs(self, pool: str) -> tuple[str, ...]:
+        """Which runs of the pool have no open attempt and no final state? Their ids, sorted."""
+        with self._reader.begin() as connection:
+            return read_unfinished(connection, pool)
 
     # Attempts
 

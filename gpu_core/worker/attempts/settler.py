@@ -21,6 +21,7 @@ from gpu_core.decisions.attempts.startup_errors import is_load_error_logged
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.host_summary import HostSummary
+from gpu_core.worker.attempts.final_states import final_name
 from gpu_core.worker.attempts.registry import AttemptRegistry, write_start
 from gpu_core.worker.attempts.run_log import run_fields, run_log
 from gpu_core.worker.attempts.run_reader import RunReader
@@ -420,10 +421,9 @@ class Settler:
         try:
             attempts = await self._history(flow_run_id)
             if final is None:
-                final = _final_name(await self._runs.of(running.flow_run_id))
+                final = final_name(await self._runs.of(running.flow_run_id))
             if final is not None:
-                self.stories.pop(flow_run_id, None)
-                await in_thread(self._finish, flow_run_id, final)
+                await self.finish(flow_run_id, final)
             if attempts:
                 async with self._lanes:
                     await self._publisher.attempts(flow_run_id, attempts)
@@ -438,7 +438,14 @@ class Settler:
             if self._costs is not None:
                 self._costs.wake()
 
-    def _finish(self, flow_run_id: str, final: str) -> None:
+    async def finish(self, flow_run_id: str, final: str) -> None:
+        """Write the final state of a run down, whose cost is final with it."""
+        self.stories.pop(flow_run_id, None)
+        await in_thread(self._write_final, flow_run_id, final)
+        if self._costs is not None:
+            self._costs.wake()
+
+    def _write_final(self, flow_run_id: str, final: str) -> None:
         self._ledger.finish_run(flow_run_id, final, unlogged=self._unlogged())
 
     async def _history(self, flow_run_id: str) -> tuple[Attempt, ...]:
@@ -457,12 +464,3 @@ class Settler:
             taken = [a for a in attempts if a.has_run]
             if taken:
                 self.stories[flow_run_id] = taken[-1].end_message or ""
-
-
-def _final_name(run: FlowRun | None) -> str | None:
-    """The name of the run's final state; None while it is not over."""
-    if run is None:
-        return "Deleted"
-    if run.state is None or not run.state.is_final():
-        return None
-    return run.state.name

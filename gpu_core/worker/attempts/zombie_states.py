@@ -7,7 +7,7 @@ no worker would start it again.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -56,6 +56,11 @@ class ZombieStateGuard:
             message: That of its state, for when it has to be put back again.
         """
         self._waiting[flow_run_id] = message
+
+    @property
+    def watched(self) -> Set[str]:
+        """The runs that wait for their next attempt, as far as is known."""
+        return self._waiting.keys()
 
     def forget(self, flow_run_ids: Iterable[str]) -> None:
         """These start again: what they say now is their own."""
