@@ -1,6 +1,6 @@
 """Free resources of all nodes, and where a shape fits."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -77,6 +77,7 @@ class ClusterInfo:
             else NodeOrder(strategy, self._node_infos)
         )
         self._fits: dict[Shape, _Fit] = {}
+        self._group_numbers: dict[Shape, Mapping[str, int]] = {}
         self._named: dict[int, tuple[str, ...]] = {}
         self._never: dict[Shape, NeverFits | None] = {}
 
@@ -164,6 +165,22 @@ class ClusterInfo:
     def groups(self, shape: Shape) -> tuple[Group, ...]:
         """Which groups of nodes could hold the shape if they were empty?"""
         return self._fit(shape).groups
+
+    def group_numbers(self, shape: Shape) -> Mapping[str, int]:
+        """In which of its `groups` is each node, by name? Nodes of none are missing."""
+        numbers = self._group_numbers.get(shape)
+        if numbers is None:
+            groups = enumerate(self.groups(shape))
+            numbers = {node: number for number, group in groups for node in group.nodes}
+            self._group_numbers[shape] = numbers
+        return numbers
+
+    def with_room(self, shape: Shape) -> Iterator[str]:
+        """On which nodes does one node's part of the shape fit now? Some may come twice."""
+        for _, position in self._order.candidates(shape, self._fit(shape).eligible):
+            node_info = self._node_infos[position]
+            if node_info.has_left(shape):
+                yield node_info.node.name
 
     def eligible(self, shape: Shape) -> tuple[str, ...]:
         """Which nodes could hold a part of the shape if they were empty? By name."""

@@ -9,7 +9,7 @@ from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.scheduling.allocations import AllocationIndex, Holding, holding_of
 from gpu_core.decisions.scheduling.ordering import WorkloadOrder
 from gpu_core.decisions.scheduling.queue import PendingQueue
-from gpu_core.decisions.scheduling.quota_usage import Entitlements, owner_of
+from gpu_core.decisions.scheduling.quota_usage import Entitlements
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,14 +22,12 @@ class View:
     def allocate(self, holding: Holding) -> None:
         """Counts a holding."""
         self.cluster.observe(holding.shape, holding.allocation.placement)
-        owner = owner_of(holding.workload)
-        self.entitlements.allocate(owner, holding.flavor, holding.gpu_milli)
+        self.entitlements.allocate_holding(holding)
 
     def release(self, holding: Holding) -> None:
         """Stops counting a holding."""
         self.cluster.release(holding.shape, holding.allocation.placement)
-        owner = owner_of(holding.workload)
-        self.entitlements.release(owner, holding.flavor, holding.gpu_milli)
+        self.entitlements.release_holding(holding)
 
 
 @dataclass(slots=True, kw_only=True)

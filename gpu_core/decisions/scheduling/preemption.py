@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from gpu_core.decisions.model.bit_set import numbers_in
-from gpu_core.decisions.model.cluster import Flavor
-from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
-from gpu_core.decisions.placement.node_info import NodeInfo
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.policy.preemption import PreemptionPolicy, TakesFrom
 from gpu_core.decisions.scheduling.allocations import Holding
 from gpu_core.decisions.scheduling.cluster_state import SchedulerState
+from gpu_core.decisions.scheduling.nodes_without import NodesWithout
 from gpu_core.decisions.scheduling.ordering import Key
 from gpu_core.decisions.scheduling.preemption_candidates import PreemptionIndex, PreemptionScope
 from gpu_core.decisions.scheduling.preemption_cost import Candidates, PreemptionCandidate
@@ -26,7 +25,6 @@ from gpu_core.decisions.scheduling.victims import (
     Choice,
     Victims,
     counts_only_gpus,
-    release_holding,
 )
 
 Allows = Callable[[str], bool]
@@ -247,7 +245,7 @@ class Preemption:
         The victim that loses the most is spared first. One pass is enough: fewer victims never free
         more.
         """
-        freed = _NodesWithout(self._state, wanted.group.shape, wanted.is_open)
+        freed = NodesWithout(self._cluster, wanted.group.shape, wanted.is_open)
         for victim in victims:
             freed.add(victim.holding)
         kept = {victim.workload_id: victim for victim in victims}
@@ -268,7 +266,7 @@ class Preemption:
         shape, order = group.shape, self._state.order
         own = order.policy_part(entry.key)
         chosen: list[PreemptionCandidate] = []
-        freed = _NodesWithout(self._state, shape, allows)
+        freed = NodesWithout(self._cluster, shape, allows)
         for key, holding in self._running_last_first():
             if key <= own:
                 return []
@@ -315,51 +313,3 @@ class Preemption:
             keyed.sort(key=lambda k: k[0], reverse=True)
             self._last_in_order = [(order.policy_part(key), h) for key, h in keyed]
         return self._last_in_order
-
-
-class _NodesWithout:
-    """The nodes without some holdings, and whether a shape fits there."""
-
-    def __init__(self, state: SchedulerState, shape: Shape, allows: Allows | None) -> None:
-        self._shape = shape
-        self._after_draining = state.after_draining.cluster
-        self._groups = self._after_draining.groups(shape)
-        self._group_of = {
-            node: number
-            for number, group in enumerate(self._groups)
-            for node in group.nodes
-            if allows is None or allows(node)
-        }
-        self._node_infos: dict[str, NodeInfo] = {}
-        self._fitting: dict[int, set[str]] = {}
-        for node in self._group_of:
-            self._update(node, self._after_draining[node])
-
-    def fits(self, flavors: frozenset[Flavor] | None = None) -> bool:
-        """Does the shape fit on GPUs of one of these flavors? None: of any."""
-        return any(
-            len(nodes) >= self._shape.nodes
-            for number, nodes in self._fitting.items()
-            if flavors is None or self._groups[number].flavor in flavors
-        )
-
-    def add(self, holding: Holding) -> bool:
-        """Removes one more holding. False: it is on none of the nodes."""
-        nodes = [s.node for s in holding.allocation.placement.shares if s.node in self._group_of]
-        for node in nodes:
-            if node not in self._node_infos:
-                self._node_infos[node] = self._after_draining[node].copy()
-            release_holding(self._node_infos[node], holding)
-            self._update(node, self._node_infos[node])
-        return bool(nodes)
-
-    def remove(self, holding: Holding) -> None:
-        """Puts a holding back."""
-        for share in holding.allocation.placement.shares:
-            if share.node in self._node_infos:
-                self._node_infos[share.node].observe(holding.shape, share)
-                self._update(share.node, self._node_infos[share.node])
-
-    def _update(self, node: str, node_info: NodeInfo) -> None:
-        fitting = self._fitting.setdefault(self._group_of[node], set())
-        (fitting.add if node_info.fits(self._shape) else fitting.discard)(node)

@@ -61,6 +61,15 @@ class Entitlements:
         self._buckets: dict[Flavor, str] = {}
         self._reserved: list[tuple[str | None, str, int]] = []
 
+    def copy(self) -> "Entitlements":
+        """The same quota and usage, to be changed without changing this one."""
+        other = Entitlements(self._tree, self._flavors, self._user_limit)
+        other._usage = None if self._usage is None else self._usage.copy()
+        other._milli_by_user = self._milli_by_user.copy()
+        other._buckets = self._buckets
+        other._reserved = self._reserved.copy()
+        return other
+
     @property
     def has_quotas(self) -> bool:
         """Does the policy have quotas?"""
@@ -94,12 +103,20 @@ class Entitlements:
         """Counts usage without these holdings while the context is open."""
         gone = tuple(holdings)
         for holding in gone:
-            self.release(owner_of(holding.workload), holding.flavor, holding.gpu_milli)
+            self.release_holding(holding)
         try:
             yield
         finally:
             for holding in gone:
-                self.allocate(owner_of(holding.workload), holding.flavor, holding.gpu_milli)
+                self.allocate_holding(holding)
+
+    def allocate_holding(self, holding: Holding) -> None:
+        """Counts what the holding uses."""
+        self.allocate(owner_of(holding.workload), holding.flavor, holding.gpu_milli)
+
+    def release_holding(self, holding: Holding) -> None:
+        """Stops counting what the holding uses."""
+        self.release(owner_of(holding.workload), holding.flavor, holding.gpu_milli)
 
     def user_limit_left_milli(self, owner: Owner) -> int | None:
         """How many more thousandths of GPUs may this user have? None: any number."""

@@ -44,6 +44,24 @@ class QuotaCheck:
         with self._entitlements.without(victims):
             return self._entitlements.allowance(self._team, self._shape).open
 
+    def open_flavors_of_sets(
+        self, holdings: Sequence[Holding]
+    ) -> Callable[[int], frozenset[Flavor]]:
+        """Which flavors does quota leave open without a set of these? For many sets, as bits.
+
+        An answer costs as much as the set differs from the nearer of two that were asked about.
+        """
+        if not self._entitlements.has_quotas:
+            always = self._entitlements.allowance(self._team, self._shape).open
+            return lambda _victims: always
+        few, many = (_Without(self._entitlements, holdings) for _ in range(2))
+
+        def open_flavors(victims: int) -> frozenset[Flavor]:
+            near = min(few, many, key=lambda known: known.distance(victims))
+            return near.move_to(victims).allowance(self._team, self._shape).open
+
+        return open_flavors
+
     def counts(self, holding: Holding) -> bool:
         """Does it use quota of a bucket that the preemptor could use?"""
         if holding.flavor is None or not self._entitlements.has_quotas:
@@ -91,6 +109,32 @@ class QuotaCheck:
             return not bits
 
         return is_legal((1 << len(victims)) - 1)
+
+
+class _Without:
+    """Quota without some of these holdings.
+
+    Args:
+        entitlements: Quota with all of them; not changed.
+    """
+
+    def __init__(self, entitlements: Entitlements, holdings: Sequence[Holding]) -> None:
+        self._left = entitlements.copy()
+        self._holdings = holdings
+        self._gone = 0
+
+    def distance(self, victims: int) -> int:
+        """How many holdings have to be released or allocated for this set?"""
+        return (self._gone ^ victims).bit_count()
+
+    def move_to(self, victims: int) -> Entitlements:
+        """Releases this set, and no other."""
+        for number in numbers_in(self._gone & ~victims):
+            self._left.allocate_holding(self._holdings[number])
+        for number in numbers_in(victims & ~self._gone):
+            self._left.release_holding(self._holdings[number])
+        self._gone = victims
+        return self._left
 
 
 def victim_problem(
@@ -155,9 +199,11 @@ def victim_problem(
 def _open_groups(
     groups: Sequence[Group], holdings: Sequence[Holding], quota: QuotaCheck, everything: int
 ) -> Callable[[int], frozenset[int]]:
+    open_flavors = quota.open_flavors_of_sets(holdings)
+
     @cache
     def open_groups(victims: int) -> frozenset[int]:
-        flavors = quota.open_flavors([holdings[i] for i in numbers_in(victims)])
+        flavors = open_flavors(victims)
         return frozenset(n for n, group in enumerate(groups) if group.flavor in flavors)
 
     at_most = open_groups(everything)

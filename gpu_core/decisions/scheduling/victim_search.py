@@ -68,6 +68,7 @@ class VictimSearch:
         self._losses = [candidate.loss for candidate in problem.candidates]
         self._steps_left = self._limit = steps
         self._best, self._best_loss = best, None if best is None else self.loss(best)
+        self._bounds: list[dict[tuple[int, int], _Bound | None]] = [{} for _ in problem.options]
         # A victim that several chosen nodes share counts a part on each: the sum of the cheapest
         # nodes is then never more than what the best set loses.
         self._spans = [
@@ -123,23 +124,30 @@ class VictimSearch:
     def _cheapest_nodes(self, chosen: int, allowed: int) -> "_Bound | None":
         """At least what must be lost beyond the chosen. None: the allowed are not enough."""
         problem = self._problem
-        could_open, is_open = problem.open_groups(allowed), problem.open_groups(chosen)
-        by_group: dict[int, list[_Bound]] = {}
-        for option in problem.options:
-            if option.group in could_open and problem.fits(option, allowed & option.candidates):
-                bound = self._bound(option, chosen, allowed)
-                by_group.setdefault(option.group, []).append(bound)
         best: _Bound | None = None
-        for group, bounds in by_group.items():
-            if len(bounds) < problem.nodes:
+        for group, bounds in self._node_bounds(chosen, allowed).items():
+            if len(bounds) < problem.nodes or group not in problem.open_groups(allowed):
                 continue
             bounds.sort(key=lambda b: (b.lost, b.victims))
             total = _sum(bounds[: problem.nodes])
-            if total.branch is None and group not in is_open:
+            if total.branch is None and group not in problem.open_groups(chosen):
                 total = self._quota_bound(chosen, allowed)
             if best is None or (total.lost, total.victims) < (best.lost, best.victims):
                 best = total
         return best
+
+    def _node_bounds(self, chosen: int, allowed: int) -> dict[int, list["_Bound"]]:
+        """The bounds of the nodes for which the allowed are enough, by group."""
+        by_group: dict[int, list[_Bound]] = {}
+        for option, known in zip(self._problem.options, self._bounds, strict=True):
+            # One decision changes the bounds of few nodes.
+            own = chosen & option.candidates, allowed & option.candidates
+            if own not in known:
+                known[own] = self._bound(option, *own)
+            bound = known[own]
+            if bound is not None:
+                by_group.setdefault(option.group, []).append(bound)
+        return by_group
 
     def _quota_bound(self, chosen: int, allowed: int) -> "_Bound":
         """Quota is missing: at least one more helper."""
@@ -147,18 +155,28 @@ class VictimSearch:
         cheapest = min(helpers, key=lambda i: self._losses[i])
         return _Bound(self._losses[cheapest].lost, 1, cheapest)
 
-    def _bound(self, option: NodeOption, chosen: int, allowed: int) -> "_Bound":
-        """At least what the node's share of the victims loses, beyond the chosen."""
+    def _bound(self, option: NodeOption, chosen: int, allowed: int) -> "_Bound | None":
+        """At least what the node's share of the victims loses, beyond the chosen.
+
+        Args:
+            chosen: Those of the node's candidates that are chosen.
+            allowed: Those of them that are not ruled out.
+
+        Returns:
+            None: the allowed are not enough.
+        """
         problem = self._problem
-        if problem.fits(option, chosen & option.candidates):
+        if not problem.fits(option, allowed):
+            return None
+        if problem.fits(option, chosen):
             return _NOTHING
-        undecided = list(numbers_in(option.candidates & allowed & ~chosen))
+        undecided = list(numbers_in(allowed & ~chosen))
         if problem.missing_gpus is None:
             # Each of them may be the only one that is needed.
             cheapest = min(undecided, key=lambda i: self._losses[i])
             lost = min(self._losses[i].lost // self._spans[i] for i in undecided)
             return _Bound(lost, 1 / max(self._spans[i] for i in undecided), cheapest)
-        missing = problem.missing_gpus(option, chosen & option.candidates)
+        missing = problem.missing_gpus(option, chosen)
         held = {i: gpus for i in undecided if (gpus := problem.gpus(option, i))}
         by_rate = sorted(held, key=lambda i: (self._losses[i].lost / self._spans[i] / held[i], i))
         lost, left = 0, missing

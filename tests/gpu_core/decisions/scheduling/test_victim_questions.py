@@ -1,0 +1,74 @@
+"""What a search asks again and again is answered as if it were asked once, from the beginning."""
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_core.decisions.model.bit_set import numbers_in
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
+from gpu_core.decisions.scheduling.allocations import holding_of
+from gpu_core.decisions.scheduling.nodes_without import NodesWithout
+from gpu_core.decisions.scheduling.planner import Planner
+from gpu_core.decisions.scheduling.preemption_candidates import PreemptionScope
+from gpu_core.decisions.scheduling.victim_problem import QuotaCheck
+from tests.gpu_core.decisions.scheduling.scenarios import scenario
+from tests.support.examples import examples
+
+SEEDS = st.integers(0, 2**32 - 1)
+many = settings(max_examples=examples(500))
+
+
+def cluster_with(nodes, holdings):
+    cluster = ClusterInfo(nodes)
+    for holding in holdings:
+        cluster.observe(holding.shape, holding.allocation.placement)
+    return cluster
+
+
+@many
+@given(SEEDS)
+def test_a_shape_fits_without_some_holdings_as_in_a_cluster_that_never_had_them(seed):
+    pool, rng = scenario(seed), random.Random(seed)
+    nodes = pool.snapshot.nodes
+    holdings = [holding_of(allocation) for allocation in pool.snapshot.allocations]
+    shapes = [w.shape for w in pool.snapshot.pending if w.shape.gpu_count]
+    if not holdings or not shapes:
+        return
+    shape, gone = rng.choice(shapes), []
+    allowed = {node.name for node in nodes if rng.random() < 0.8}
+    without = NodesWithout(cluster_with(nodes, holdings), shape, allowed.__contains__)
+    for _ in range(6):
+        holding = rng.choice(holdings)
+        if holding in gone:
+            gone.remove(holding)
+            without.remove(holding)
+        else:
+            gone.append(holding)
+            without.add(holding)
+        left = cluster_with(nodes, [h for h in holdings if h not in gone])
+        for flavor in {node.flavor for node in nodes}:
+            found = left.find(shape, flavors={flavor}, allows=allowed.__contains__)
+            assert without.fits(frozenset({flavor})) == (found is not None)
+
+
+@many
+@given(SEEDS)
+def test_quota_without_a_set_of_holdings_does_not_depend_on_what_was_asked_before(seed):
+    pool, rng = scenario(seed), random.Random(seed)
+    planner = Planner(pool.policy, pool.snapshot.nodes)
+    for allocation in pool.snapshot.allocations:
+        planner.allocate(allocation)
+    if not pool.snapshot.pending:
+        return
+    entitlements = planner._state.after_draining.entitlements
+    workload = rng.choice(pool.snapshot.pending)
+    scope = PreemptionScope(priority=workload.priority, team=workload.team)
+    quota = QuotaCheck(entitlements, workload.team, workload.shape, scope)
+    running = [each for each in pool.snapshot.allocations if not each.is_draining]
+    holdings = [holding_of(allocation) for allocation in running]
+    open_flavors = quota.open_flavors_of_sets(holdings)
+    for _ in range(8):
+        victims = rng.getrandbits(len(holdings)) if holdings else 0
+        chosen = [holdings[number] for number in numbers_in(victims)]
+        assert open_flavors(victims) == quota.open_flavors(chosen)
