@@ -221,19 +221,20 @@ class BlockedWorkloads:
         builder.keeps_for_entitled = builder.keeps_for_entitled or bool(allowance.reclaimable)
         nodes, found = self._usable_nodes(shape, allowance), None
         duration_s = or_forever(entry.planned_s)
-        if mode is not Backfill.NONE:
+        # A gang waits for the last of many runs, of which some outlive their estimates.
+        is_auto_gang = mode is Backfill.AUTO and shape.nodes > 1
+        has_known_start = is_first or not is_auto_gang
+        if mode is not Backfill.NONE and has_known_start:
             found = builder.reservations.earliest(
                 shape, entry.workload.team, nodes, builder.now_s, duration_s, assumed_s(entry)
             )
-        # A gang waits for the last of many runs, of which some outlive their estimates.
-        is_auto_gang = mode is Backfill.AUTO and shape.nodes > 1
         if found is None or is_auto_gang:
             kept = [self._likely_nodes(shape, nodes)] if mode is Backfill.AUTO else nodes
             builder.kept.update(node for group in kept for node in group)
         else:
             builder.reservations.reserve(found[1], amount_of(shape), found[0], duration_s)
             self._reserved += 1
-        return None if found is None or (is_auto_gang and not is_first) else found[0]
+        return None if found is None else found[0]
 
     def _may_keep(self, shape: Shape, *, is_first: bool) -> bool:
         """Does the backfill mode keep anything for a workload at this place in the queue?"""
@@ -251,13 +252,12 @@ class BlockedWorkloads:
                 return True
 
     def _likely_nodes(self, shape: Shape, groups: Iterable[Sequence[str]]) -> list[str]:
-        cluster, holdings = self._state.after_draining.cluster, self._state.holdings
+        cluster = self._state.after_draining.cluster
         return likely_nodes(
             shape,
             groups,
             free_gpus=lambda node: cluster[node].free_gpus,
-            holdings_on=holdings.on,
-            now_s=self._builder.now_s,
+            rests_on=self._builder.likely_rests,
         )
 
     def _usable_nodes(self, shape: Shape, allowance: Allowance) -> list[list[str]]:

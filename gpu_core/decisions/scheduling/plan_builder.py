@@ -16,6 +16,7 @@ from gpu_core.decisions.quota.budgets import BudgetCheck, Budgets
 from gpu_core.decisions.quota.fair_share import Shares
 from gpu_core.decisions.scheduling.allocations import Release
 from gpu_core.decisions.scheduling.cluster_state import SchedulerState, View
+from gpu_core.decisions.scheduling.kept_nodes import Rest, likely_rests
 from gpu_core.decisions.scheduling.node_closures import NodeClosure
 from gpu_core.decisions.scheduling.pending_releases import awaited_from, free_first, free_parts
 from gpu_core.decisions.scheduling.plan import Admit, Command
@@ -71,6 +72,9 @@ class PlanBuilder:
             workload_id: _drained_s(state, workload_id) for workload_id in state.draining
         }
         """Draining workloads, with their deadline; None: unknown."""
+        # Of a cycle in which thousands wait, each node is asked about hundreds of times.
+        self._known_releases: dict[str, Sequence[Release]] = {}
+        self._known_rests: dict[str, Sequence[Rest]] = {}
         self._undo: list[Callable[[], None]] = []
         self._preemption: Preemption | None = None
 
@@ -207,6 +211,8 @@ class PlanBuilder:
             self.preemption.evict(victim)
             self._undo.append(partial(self.state.after_draining.allocate, victim.holding))
             self.draining[victim.workload_id] = deadline_s
+            for share in victim.holding.allocation.placement.shares:
+                self._known_releases.pop(share.node, None)
             self.commands.append(victim.command(preemptor))
 
     def move(self, victim: PreemptionCandidate, to: Placement, preemptor: Workload) -> None:
@@ -258,7 +264,19 @@ class PlanBuilder:
         return Amount(cluster.free_gpus, cluster.cpu_milli_left, cluster.memory_mib_left)
 
     def _releases(self, node: str) -> Sequence[Release]:
-        return self.state.holdings.releases(node, self.now_s, self.draining)
+        known = self._known_releases.get(node)
+        if known is None:
+            known = self.state.holdings.releases(node, self.now_s, self.draining)
+            self._known_releases[node] = known
+        return known
+
+    def likely_rests(self, node: str) -> Sequence[Rest]:
+        """When does each holding likely release its GPUs of the node? The first one first."""
+        known = self._known_rests.get(node)
+        if known is None:
+            known = likely_rests(node, self.state.holdings.on(node), self.now_s)
+            self._known_rests[node] = known
+        return known
 
 
 def assumed_s(entry: QueueEntry) -> float:
