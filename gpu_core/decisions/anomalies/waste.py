@@ -32,12 +32,6 @@ class Waste:
         used, idle, unmeasured = apportioned([self.used, self.idle, self.unmeasured])
         return used, idle, unmeasured
 
-    @property
-    def idle_ratio(self) -> float | None:
-        """The idle part of what was measured; None: nothing was."""
-        measured = self.used + self.idle
-        return float(Fraction(self.idle) / Fraction(measured)) if measured else None
-
     def __add__(self, other: "Waste") -> "Waste":
         return Waste(
             used=self.used + other.used,

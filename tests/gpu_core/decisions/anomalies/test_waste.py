@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.anomalies.use_section import use_section
-from gpu_core.decisions.anomalies.waste import Waste, idle_part, waste_of
+from gpu_core.decisions.anomalies.waste import idle_part, waste_of
 from gpu_core.decisions.costs.usage_cost import Window, run_cost
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.testing.builders.attempts import make_attempt, make_run
@@ -75,4 +75,3 @@ def test_the_report_names_teams_and_under_used_runs():
 
 def test_without_measurements_there_is_no_section():
     assert use_section([cost_of(None)], WINDOW) == []
-    assert Waste().idle_ratio is None
