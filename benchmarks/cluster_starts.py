@@ -67,7 +67,7 @@ class Line:
         worker_cpu_s_per_start: CPU of the worker from when it says that it has started to the last
             Job; importing not included.
         server_cpu_s_per_start: The same of Prefect's server, without its database.
-        prefect_requests_per_start: What Prefect's API was asked meanwhile, by anybody.
+        prefect_requests_per_start: Requests that Prefect's API got meanwhile, from all clients.
         kubernetes_requests_per_start: The same of the Kubernetes API, the controllers' included.
     """
 

@@ -3,10 +3,10 @@
     python -m benchmarks.decision_speed --data DIR [--out results.json]
 
 Processor time of one core, the planner alone. A cycle is timed up to its commands, which is what
-runs wait for, and again with every explanation read: they are made when somebody reads them.
+runs wait for, and again with every explanation read: they are made when they are read.
 References: KAI's own thread on reclaiming (172 s to 166 s, its pull request 1809) and Kueue's on a
 gang with 700 victims (a cycle of 40 s, its issue 13148); both place pods on a real API's objects,
-which this does not. Where nobody has published a number, our own goal stands instead.
+which this does not. Where no number is published, our own goal stands instead.
 """
 
 import argparse

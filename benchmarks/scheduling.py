@@ -5,8 +5,8 @@
 The references are mean waits (Philly) or mean completion times (Muri) in seconds. Philly: the
 values that AccaSim and an event-driven check agree on, 640 GPUs that may spread. `on nodes`: 80
 nodes of 8, where a gang has equal parts; the reference is Helios' rule, whole nodes and the rest,
-which differs for the seven jobs of 12 GPUs. Muri: Zhao et al., SIGCOMM 2022, 64 GPUs. Nobody has
-published the rows with noisy estimates and without run times: there the column has our own goal,
+which differs for the seven jobs of 12 GPUs. Muri: Zhao et al., SIGCOMM 2022, 64 GPUs. The
+rows with noisy estimates and without run times are not published: there the column has our goal,
 2,700 and 2,000 s.
 """
 

@@ -34,7 +34,7 @@ def refresh_catalog(
     Args:
         regions: The AWS regions to look at; by default us-east-1.
         path: Where the catalog is kept for commands on this machine.
-        accept_large_changes: Take over prices that moved tenfold, once somebody has confirmed.
+        accept_large_changes: Take over prices that moved tenfold, once a person has confirmed them.
         pool: The work pool whose ledger keeps the catalog for its workers; by default the one that
             this run runs in.
     """

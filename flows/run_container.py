@@ -13,8 +13,8 @@ def run_container() -> None:
     Nothing of this flow runs then; the worker tells Prefect of the container's states and output.
 
     Raises:
-        InvalidInput: The flow itself was run: nobody said what the container runs, or the pool
-            has no containers.
+        InvalidInput: The flow itself was run: no parameter says what the container runs, or the
+            pool has no containers.
     """
     raise InvalidInput(
         "container_command",

@@ -111,7 +111,7 @@ def test_what_is_paid_is_the_time_of_the_machines(
     assert found["cost_saved_share"] == pytest.approx(1 - (facts["cost_usd"] or 0) / fixed_usd)
     assert facts["fixed_cost_usd"] == pytest.approx(fixed_usd)
     assert found["failed_share"] == 0
-    # Nobody is interrupted: there is nothing to recover from.
+    # No job is interrupted: there is nothing to recover from.
     assert found["recovered_share"] is None
 
 
@@ -152,7 +152,7 @@ def test_interrupted_jobs_are_counted_and_all_of_them_end() -> None:
     assert (facts["held_gpu_h"] or 0) <= (facts["paid_gpu_h"] or 0)
     assert (facts["jobs_within_cap"] or 0) <= (facts["jobs"] or 0)
     assert (facts["queue_wait_within_cap_p95_s"] or 0) <= (facts["queue_wait_p95_s"] or 0)
-    # A machine takes four minutes to come, so somebody waits as long for a GPU.
+    # A machine takes four minutes to come, so a job waits as long for a GPU.
     assert (facts["time_to_gpu_p99_s"] or 0) >= 240
 
 

@@ -23,7 +23,7 @@ from tests.support.simulated_pods import SET
 # What the node termination handler of AWS sets when a spot instance is about to be taken back.
 _SPOT_TAINT = "aws-node-termination-handler/spot-itn"
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-# How long somebody is waited for who can be hit, and how often it is looked: a phase may be short.
+# How long a fault waits for something to hit, and how often that is polled: a phase may be short.
 _PATIENCE_S = 60.0
 # Until Kubernetes and the worker have given up what was on a node.
 _NODE_GONE_S = 240.0

@@ -31,7 +31,7 @@ class Runs:
         ids: Those that note what happens to them, in the order of their submission.
         saving: Those that keep checkpoints.
         gangs: Those of which every node has to do its work.
-        queued: Those that somebody else places.
+        queued: Those that another scheduler places.
         simulated: Those whose containers run nothing: of them the cluster alone tells.
     """
 
@@ -52,7 +52,7 @@ def submit(pool: Pool, queued: Pool, count: int, draws: random.Random) -> Runs:
 
     Args:
         pool: Places its runs itself.
-        queued: Its runs are placed by somebody else.
+        queued: Its runs are placed by another scheduler.
         count: How many.
         draws: What of a run's size and habits is left to chance.
     """

@@ -1,4 +1,4 @@
-"""Operators as the worker meets them: their kinds, and somebody who plays their part."""
+"""Operators as the worker meets them: their kinds, and a stand-in for each."""
 
 import json
 from collections.abc import Iterator

@@ -49,7 +49,7 @@ def meet(all_reduce: Callable[[str, int, int], int]) -> None:
 
 
 def over_sockets(first: str, rank: int, number: int) -> int:
-    """All-reduce with the standard library alone: everybody tells the first, who tells the sum."""
+    """All-reduce with the standard library alone: each sends to the first, which sends the sum."""
     place = (first, int(os.environ["MASTER_PORT"]))
     if rank:
         with _again_until_it_works(lambda: socket.create_connection(place)) as connection:

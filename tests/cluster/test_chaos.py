@@ -61,8 +61,8 @@ KINDS = (
     if RUNS <= RUNS_IN_CI
     else tuple(Kind)
 )
-# Nobody may wait in vain, but a busy machine takes its time to start a pod. And by default a silent
-# node is waited for: no run of it is started again while it may still work there.
+# No run may wait for ever, but a busy machine takes its time to start a pod. And by default
+# a silent node is waited for: no run of it is started again while it may still work there.
 PATIENT = POLICY.replace("pending_timeout: 20s", "pending_timeout: 180s").replace(
     "  fenced_after: 15s\n", ""
 )
@@ -150,8 +150,8 @@ def test_whatever_happens_no_run_is_lost_and_none_runs_twice(
             each.start_worker()
         wait_for(chaos.lives, "the first run works", 180)
         for number, fault in enumerate(agenda(seed, RUNS // RUNS_PER_FAULT, KINDS)):
-            # Spread over half the story, so that the last one still has somebody to hit; but where
-            # nothing goes on, the next one comes all the same.
+            # Spread over half the story, so that the last one still has a run to hit; but where
+            # nothing continues, the next one comes all the same.
             wait(lambda ended=number * RUNS_PER_FAULT // 2: count_ended(chaos) >= ended, 60)
             chaos.do(fault)
         left = wait(

@@ -35,7 +35,7 @@ PATIENCE_S = 300.0
 
 @dataclass
 class Operator:
-    """Somebody who does what the page says.
+    """A person who does what the page says.
 
     Attributes:
         own: What the operator writes in place of a text of the page.

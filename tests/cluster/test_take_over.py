@@ -26,7 +26,7 @@ def pid_of(holder):
 def first_action_at(pool, runs, since):
     """When did a run of these first get another state after this moment? None: not yet.
 
-    Nobody but the acting worker changes the state of a container job.
+    Only the acting worker changes the state of a container job.
     """
     at = [datetime.fromisoformat(state["timestamp"]) for run in runs for state in pool.states(run)]
     return min((moment for moment in at if moment > since), default=None)

@@ -196,7 +196,7 @@ def _is_launcher(process: psutil.Process) -> bool:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """Nobody else writes to this SQLite database while the context lasts."""
+    """No other process writes to this SQLite database while the context lasts."""
     with closing(sqlite3.connect(file, timeout=60, isolation_level=None)) as database:
         database.execute("BEGIN IMMEDIATE")
         yield

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 @dataclass
 class Reader:
-    """Somebody who does what the page says, in an empty folder."""
+    """A person who does what the page says, in an empty folder."""
 
     folder: Path
     outputs: Path

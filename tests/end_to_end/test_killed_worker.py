@@ -128,7 +128,7 @@ def test_a_second_worker_stands_by_and_takes_over(pool, journal):
 
 
 def assert_each_ran_once_at_a_time(journal) -> None:
-    """No run started while another attempt of it, or anybody on the same GPU, had not ended."""
+    """No run started while another attempt of it, or a run on the same GPU, had not ended."""
     open_attempts: dict[str, list[str]] = {}
     for entry in sorted(journal.entries(), key=lambda entry: entry["at"]):
         run = entry["run"]

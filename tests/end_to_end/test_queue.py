@@ -109,7 +109,7 @@ def test_people_hold_release_and_move_up_runs(pool, capsys):
 
 
 def test_a_name_that_several_runs_have_is_refused_with_their_ids(pool, capsys):
-    """Nobody is held by mistake."""
+    """No run is held by mistake."""
     deployment = pool.deploy(f"{FLOWS}:do_nothing")
     runs = [pool.submit(deployment, f"twice in {pool.name}") for _ in range(2)]
 

@@ -19,7 +19,7 @@ from tests.support.mlflow_listener import mlflow_listener
 from tests.support.postgresql import new_database
 from tests.support.prefect_stack import Pool, wait_for
 
-# Nobody else on this machine types it while the story looks at what processes are given.
+# No other process of this machine has it while the story looks at what processes are given.
 CANARY = f"canary-{token_hex(8)}"
 
 

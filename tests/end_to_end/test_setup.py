@@ -100,7 +100,7 @@ def delete_deployments(server: PrefectServer, *names: str) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder of somebody's own: with `blocks` and `flows` that are not ours, and no policy."""
+    """A user's own folder: with `blocks` and `flows` that are not ours, and no policy."""
     folder = tmp_path / "project"
     for name in ("blocks", "flows"):
         (folder / name).mkdir(parents=True)

@@ -4,11 +4,16 @@ The one place for them: add a row, and `test_retired_words.py` names every text 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
-RETIRED: Mapping[str, str] = {
+PERSONS: Mapping[str, str] = {
     r"whoever": "the subject: the user, an administrator, a worker",
     r"(?:no|some|any|every)body": "no run, a user, another process, all users",
+}
+"""Words for persons, which comments, docstrings and the ids of test cases do without, too."""
+
+RETIRED: Mapping[str, str] = {
+    **PERSONS,
     r"told|(?:not|can) tell|tells": "notified, reported, shown, recorded",
     r"go(?:es)? on|went on|going on": "continues, resumes, keeps its GPUs",
     r"g[ia]ves? back|given back|giving back": "releases",
@@ -33,18 +38,19 @@ RETIRED: Mapping[str, str] = {
 }
 """A regular expression for whole words in any case, and what to say instead."""
 
-_WORDS = [(re.compile(rf"\b(?:{word})\b", re.IGNORECASE), RETIRED[word]) for word in RETIRED]
+_PATTERNS = {word: re.compile(rf"\b(?:{word})\b", re.IGNORECASE) for word in RETIRED}
 _CONTEXT = 30
 
 
-def retired_words(text: str) -> Iterator[str]:
+def retired_words(text: str, words: Collection[str] = RETIRED) -> Iterator[str]:
     """Which retired words has this text, around them what, and what could it say instead?
 
     Args:
         text: Line breaks count as spaces.
+        words: Those of `RETIRED` that count.
     """
     flat = " ".join(text.split())
-    for pattern, instead in _WORDS:
-        for found in pattern.finditer(flat):
+    for word in words:
+        for found in _PATTERNS[word].finditer(flat):
             around = flat[max(0, found.start() - _CONTEXT) : found.end() + _CONTEXT]
-            yield f"{found.group()!r} in '... {around} ...'; say: {instead}"
+            yield f"{found.group()!r} in '... {around} ...'; say: {RETIRED[word]}"

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.layout.retired_words import retired_words
-from tests.layout.texts import docstrings, texts
+from tests.layout.retired_words import PERSONS, retired_words
+from tests.layout.texts import docstrings, notes, texts
 
 CODE = sorted(path for root in ("gpu_core", "flows", "blocks") for path in Path(root).rglob("*.py"))
+ALL_CODE = sorted(
+    [*CODE, *(p for root in ("tests", "benchmarks") for p in Path(root).rglob("*.py"))]
+)
 PAGES = [Path("README.md"), *sorted(Path("docs").glob("*.md"))]
 
 
@@ -27,6 +30,17 @@ def of_code(path: Path, source: str) -> Iterator[str]:
 
 def test_messages_have_no_retired_word() -> None:
     found = [word for path in CODE for word in of_code(path, path.read_text(encoding="utf-8"))]
+    assert not found, "\n" + "\n".join(found)
+
+
+def of_notes(path: Path, source: str) -> Iterator[str]:
+    """The words for persons in comments, docstrings and the ids of test cases."""
+    for line, text in notes(source):
+        yield from (f"{path}:{line}: {word}" for word in retired_words(text, PERSONS))
+
+
+def test_notes_have_no_word_for_persons() -> None:
+    found = [word for path in ALL_CODE for word in of_notes(path, path.read_text(encoding="utf-8"))]
     assert not found, "\n" + "\n".join(found)
 
 
@@ -66,7 +80,7 @@ def test_the_headings_of_the_changelog_have_no_retired_word() -> None:
         ),
         pytest.param(
             "gpu_core/worker/base.py",
-            'def hold():\n    """Nobody reads this."""',
+            'def hold():\n    """The run that goes on."""',
             [],
             id="a docstring that is no help",
         ),
@@ -80,3 +94,20 @@ def test_a_planted_word_is_found(path: str, source: str, want: list[str]) -> Non
     found = list(of_code(Path(path), source))
     assert len(found) == len(want), found
     assert all(word in line and "; say: " in line for word, line in zip(want, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("source", "want"),
+    [
+        pytest.param("# Nobody waits.\n", ["'Nobody'"], id="a comment"),
+        pytest.param('def f():\n    """For whoever asks."""\n', ["'whoever'"], id="a docstring"),
+        pytest.param('LIMIT = 3\n"""Of everybody."""\n', ["'everybody'"], id="of a constant"),
+        pytest.param('param(1, id="somebody\'s file")\n', ["'somebody'"], id="the id of a case"),
+        pytest.param('team = "nobody"\n', [], id="a value"),
+        pytest.param("# The run is told.\n", [], id="a word that notes may have"),
+    ],
+)
+def test_a_planted_word_for_persons_is_found(source: str, want: list[str]) -> None:
+    found = list(of_notes(Path("tests/test_a.py"), source))
+    assert len(found) == len(want), found
+    assert all(word in line for word, line in zip(want, found, strict=True))

@@ -1,6 +1,8 @@
 """The texts in the code that people may read."""
 
 import ast
+import io
+import tokenize
 from collections.abc import Iterator
 
 
@@ -24,3 +26,14 @@ def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, kinds) and (text := ast.get_docstring(node)):
             yield getattr(node, "lineno", 1), text
+
+
+def notes(source: str) -> Iterator[tuple[int, str]]:
+    """What contributors read, by line: comments, texts that stand alone, and ids of test cases."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(source)):
+        is_note = isinstance(node, ast.Expr) or (isinstance(node, ast.keyword) and node.arg == "id")
+        if is_note and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.lineno, node.value.value

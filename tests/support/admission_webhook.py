@@ -18,7 +18,7 @@ NAME = "rules.platform.test"
 
 @contextmanager
 def denying(namespace: Namespace, resource: str, why: str, folder: Path) -> Iterator[None]:
-    """Nobody can create such objects in this namespace, until the block ends.
+    """No client can create such objects in this namespace, until the block ends.
 
     Args:
         resource: With its group: `jobs.batch`, or `pods`.

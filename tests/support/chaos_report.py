@@ -29,7 +29,7 @@ class Story:
         ends: The name of each run's state in Prefect.
         saving: The runs that keep checkpoints.
         gpus: How many the cluster has.
-        elsewhere: How often somebody else chose another node than the worker.
+        elsewhere: How often another scheduler chose another node than the worker.
         left: How many objects of each kind were left in the cluster.
         violations: What must not have been.
     """

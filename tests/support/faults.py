@@ -19,7 +19,7 @@ class Kind(StrEnum):
     NODE_DRAINED = "node drained"
     NODE_PARTED = "node parted from the API server"
     NODE_SWITCHED_OFF = "node switched off"
-    """Nobody hears of it until a person deletes the Node, or taints it as out of service."""
+    """No process learns of it until a person deletes the Node, or taints it as out of service."""
     API_SERVER_RESTARTED = "API server restarted"
     PREFECT_RESTARTED = "Prefect restarted"
     SPOT_TAKEN_BACK = "spot interruption"

@@ -132,7 +132,7 @@ def gpus_of(pod: Json) -> int:
 def waits_for_its_forerunner(pod: Json, unended: Sequence[Json]) -> bool:
     """Is it on no node yet, and takes the place of a pod of its Job that is asked to end?
 
-    It holds nothing, and nobody asked for it but Kubernetes before 1.26.
+    It holds nothing, and only Kubernetes before 1.26 asks for it.
     """
     job = pod["metadata"].get("labels", {}).get("job-name")
     return "nodeName" not in pod["spec"] and any(

@@ -26,7 +26,7 @@ class Sample:
     Attributes:
         connections: Sockets of the worker that are connected.
         work: Cycles and starts until then: each of them asks the APIs something.
-        prefect: Requests that Prefect's API has answered, to anybody.
+        prefect: Requests that Prefect's API has answered, of all clients.
         kubernetes: The same of the Kubernetes API, without those of nodes and controllers.
     """
 

@@ -21,8 +21,8 @@ _log = logging.getLogger("prefect.gpu.kubernetes")
 _WATCH_S = 20
 
 SILENCE_S = 25.0
-"""A watch that says nothing for so long is given up: so long may a copy be behind without anybody
-knowing, where a connection was cut without a word."""
+"""A watch that is silent for this long is closed and opened again: where a connection was cut
+without notice, a copy is out of date for at most this long."""
 
 _RETRY_S = 0.2
 _LONGEST_RETRY_S = 10.0
@@ -62,7 +62,7 @@ class Reflector(Generic[Kept]):
         self._objects: dict[str, Kept] = {}
         self._synced = anyio.Event()
         self.failure: str | None = None
-        """Why the copy may be behind; None: it is up to date as far as anybody knows."""
+        """Why the copy may be behind; None: it is up to date as far as is known."""
 
     def __iter__(self) -> Iterator[Kept]:
         return iter(list(self._objects.values()))

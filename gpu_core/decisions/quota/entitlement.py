@@ -65,7 +65,7 @@ def shares_by_weight(policy: QuotaPolicy) -> dict[str, Fraction]:
 def divide(total: int, shares: Mapping[str, Fraction]) -> dict[str, int]:
     """How many of `total` whole things does each get, as near to its share as can be?
 
-    Largest remainder (Hamilton's method): everybody's share is rounded down, and what is left
+    Largest remainder (Hamilton's method): each share is rounded down, and what is left
     goes one by one to the largest fractions; equal ones by name.
     """
     whole = sum(shares.values())

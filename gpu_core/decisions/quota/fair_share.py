@@ -1,4 +1,4 @@
-"""Fair share: who has had less than others of what everybody shares comes first.
+"""Fair share: who has used less than others of the shared GPUs comes first.
 
 Shares are compared by decayed usage over weight: what was used a half-life ago counts half.
 
@@ -25,7 +25,7 @@ Account = TypeVar("Account")
 
 
 class Shares:
-    """What everybody has used, for one cycle: first the past, then what the cycle admits.
+    """What each has used, for one cycle: first the past, then what the cycle admits.
 
     Keys only grow as workloads are admitted.
 
@@ -147,7 +147,7 @@ class UsageMeter(Generic[Account]):
         self._change(account, -gpus, at_s)
 
     def usage(self, at_s: float) -> dict[Account, float]:
-        """What has everybody used by this moment, decayed, with what runs now, in GPU-seconds?
+        """What has each used by this moment, decayed, with what runs now, in GPU-seconds?
 
         Args:
             at_s: Not before the last start or stop, in seconds of the same clock.

@@ -177,7 +177,7 @@ class QuotaUsage:
         """From whom could the team reclaim its nominal quota? Sorted by name.
 
         From teams that borrow, if their cohorts below the one that they have in common with the
-        team borrow too: a cohort within its quota holds nothing of anybody else's.
+        team borrow too: a cohort within its quota holds nothing that another owns.
         """
         ours = self._names_above(team, bucket)
         found = [

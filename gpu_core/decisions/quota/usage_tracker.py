@@ -1,4 +1,4 @@
-"""What everybody has used, kept up to date from the starts and ends of attempts."""
+"""What each has used, kept up to date from the starts and ends of attempts."""
 
 from datetime import datetime, timedelta
 

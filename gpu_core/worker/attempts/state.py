@@ -37,7 +37,7 @@ class StartFailure(NamedTuple):
     """For the run's page, without secrets."""
 
 
-# All phases of an attempt that ends before Prefect has given its run to anybody we know of.
+# All phases of an attempt that ends before Prefect has given its run to a known worker.
 _UNCLAIMED = frozenset(
     {
         AttemptPhase.ADMITTED,

@@ -82,7 +82,7 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
         await BaseWorker.__aexit__(self, *exc_info)
 
     async def setup(self) -> None:
-        """Refuse settings that would be ignored in silence, before anything is asked of anybody."""
+        """Refuse settings that would be ignored in silence, before the first request."""
         self._prefect_secrets = prefect_secrets(KubernetesSettings().worker.model_dump())
         await super().setup()
 

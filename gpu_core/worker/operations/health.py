@@ -141,7 +141,7 @@ class HealthMonitor:
             before,
             state=state,
             since_s=before.since_s if state is before.state else at_s,
-            # Anybody who reaches the port reads it, and a cut could hide the end of an address.
+            # All who reach the port can read it, and a cut could hide the end of an address.
             reason=None if reason is None else one_line(redact(reason), _LONGEST_REASON),
             cycle_ended_at_s=at_s,
         )

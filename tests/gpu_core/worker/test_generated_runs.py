@@ -1,7 +1,7 @@
 """Runs with variables of all kinds, through the whole path from the queue into the ledger.
 
-Whatever they say, no cycle is lost, none of them meets an error that nobody expected, and the run
-that is first in line starts in the cycle that sees it. `PREFECT_GPU_GENERATED_S` sets for how long.
+Whatever they say, no cycle is lost, none of them meets an unexpected error, and the run that is
+first in the queue starts in the cycle that sees it. `PREFECT_GPU_GENERATED_S` sets for how long.
 """
 
 import os

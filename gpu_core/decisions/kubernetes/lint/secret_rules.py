@@ -24,7 +24,7 @@ _SECRET_VALUE = re.compile(
 
 
 def literal_secrets(pod: PodPlace) -> Iterator[Finding]:
-    """A value that everybody reads who may read the pod. The finding does not repeat it."""
+    """A value that all who may read the pod can read. The finding does not repeat it."""
     for path, container in pod.containers():
         for index, item in objects(container.get("env")):
             name, value = str(item.get("name", "")), item.get("value")

@@ -72,7 +72,7 @@ def _of_setting(error: InvalidInput, prefix: str) -> InvalidInput:
 def plain_key_warnings(
     environment: Mapping[str, str], in_secrets: Collection[str]
 ) -> tuple[str, ...]:
-    """What should an operator know about keys that everybody reads who may read pods?
+    """What should an operator know about keys that all who may read pods can read?
 
     Args:
         environment: What the worker's settings become in each flow.

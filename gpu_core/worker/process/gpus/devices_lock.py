@@ -77,7 +77,7 @@ class DevicesLock:
         if folder is None:
             raise PermissionError(f"no file can be made in any of {[*map(str, self._folders)]}")
         path = folder / f"{_PREFIX}-{os.geteuid()}{_SUFFIX}"
-        # In a folder for all, anybody may have made a file of this name.
+        # In a shared folder, another user may have made a file of this name.
         return path if _is_free_or_ours(path) else path.with_stem(f"{path.stem}-{_random()}")
 
     def _other_holder(self) -> str | None:

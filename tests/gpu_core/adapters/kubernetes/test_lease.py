@@ -1,4 +1,4 @@
-"""Who acts: never two at a time, and somebody soon after the last one died."""
+"""Who acts: never two at a time, and the next one soon after the last one died."""
 
 import anyio
 import pytest

@@ -351,7 +351,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             "Crashed",
             "AwaitingRetry",
             "Failure 1 of 3: its process was killed by signal 1000; trying again.",
-            id="a signal nobody knows",
+            id="an unknown signal",
         ),
         pytest.param(
             "RUNNING",

@@ -36,7 +36,7 @@ MIB = 1024**2
         ),
         pytest.param("NVIDIA H200", 18_000, "h200-18gib", id="a slice that hides its nature"),
         pytest.param(
-            "NVIDIA GeForce RTX 4090", 24_564, "geforce-rtx-4090", id="a product nobody listed"
+            "NVIDIA GeForce RTX 4090", 24_564, "geforce-rtx-4090", id="a product that is not listed"
         ),
         pytest.param("", None, "unknown", id="a driver that says nothing"),
     ],

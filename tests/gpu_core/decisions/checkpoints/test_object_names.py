@@ -203,6 +203,6 @@ def test_parts_of_ranks_belong_to_their_checkpoint() -> None:
     ],
 )
 def test_which_uploads_are_abandoned(unfinished: str, want_abandoned: bool) -> None:
-    """Those that nobody will finish."""
+    """Those that no attempt will finish."""
     names = ["000002-00000005.bin", "000002-00000005.json"]
     assert (unfinished in abandoned([unfinished], names, attempt=2)) == want_abandoned

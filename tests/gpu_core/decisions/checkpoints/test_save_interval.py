@@ -179,7 +179,7 @@ def test_the_expected_loss(grace_s: float | None, share: float, want_s: float) -
 
 
 def test_an_unknown_loss_is_not_zero() -> None:
-    """Before the first save nobody knows."""
+    """Before the first save it is unknown."""
     assert expected_loss_s(save_interval(SaveTimes(), FOUR_HOURS)) is None
 
 

@@ -300,7 +300,7 @@ def report(*costs: Fraction | int) -> CostReport:
         pytest.param(IdleRule.EVENLY, (3, 1), (4, 4), 0, id="each the same"),
         pytest.param(IdleRule.BY_USE, (3, 1), (6, 2), 0, id="by cost"),
         pytest.param(IdleRule.BY_USE, (0, 0), (4, 4), 0, id="by GPU time where nothing costs"),
-        pytest.param(IdleRule.BY_USE, (), (), 8, id="nobody is there to pay"),
+        pytest.param(IdleRule.BY_USE, (), (), 8, id="no run is there to pay"),
     ],
 )
 def test_who_pays_for_idle_capacity(

@@ -11,7 +11,7 @@ from gpu_core.decisions.costs.mlflow_access import (
     with_credentials,
 )
 
-SECRET = "secret"  # noqa: S105 - no password of anybody
+SECRET = "secret"  # noqa: S105 - not a real password
 DATABASE = MlflowAccess.of("postgresql://gpu:secret@db:5432/mlflow")
 SERVER = MlflowAccess.of("https://ada:secret@mlflow:5000/base")
 

@@ -63,7 +63,7 @@ def asked(
 @pytest.mark.parametrize(
     ("capacity", "sections", "known", "want"),
     [
-        pytest.param(A_GPU, (), None, None, id="nobody knows a price"),
+        pytest.param(A_GPU, (), None, None, id="no price is known"),
         pytest.param(A_GPU, (POLICY_PRICES,), None, (3_000_000, "policy"), id="the policy"),
         pytest.param(
             machine(), (POLICY_PRICES,), catalog(price(16)), (2_000_000, "catalog: aws"),

@@ -222,7 +222,7 @@ def test_a_clock_change_costs_no_hour_more_or_less() -> None:
         ),
         pytest.param(
             {"end_reason": EndReason.PREEMPTED, "checkpoint": "c", "checkpointed_at": at(3)},
-            None, 1, 0, id="nobody went on from the checkpoint: it saved nothing",
+            None, 1, 0, id="no attempt resumed from the checkpoint: it saved nothing",
         ),
         pytest.param(
             {"end_reason": EndReason.CRASHED, "checkpoint": "c", "checkpointed_at": at(9)},

@@ -1,4 +1,4 @@
-"""A deployment is changed only if it is as it was, and set back only if nobody changed it since."""
+"""A deployment is changed only if it is as it was, and set back only if it is as changed."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -86,7 +86,7 @@ def place(cluster: ClusterInfo, shape: Shape) -> tuple[str, tuple[int, ...]] | N
             {("n1", (0,)): part(450), ("n1", (1,)): part(500)},
             part(250),
             ("n1", (0,)),
-            id="takes-a-rest-that-nobody-else-can-use",
+            id="takes-a-rest-that-no-other-run-can-use",
         ),
         pytest.param(
             [node("n1", 4), node("n2", 2)],

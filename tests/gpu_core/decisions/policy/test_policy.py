@@ -44,7 +44,7 @@ def test_the_policy_that_is_shipped_spells_out_the_defaults():
         pytest.param("a100-80gb", "reserved", None, id="null is unpriced"),
         pytest.param("a100-80gb", "spot", None, id="a capacity type that is not listed"),
         pytest.param("h100-80gb", "on-demand", None, id="a GPU type that is not listed"),
-        pytest.param("a100-80gb", "preemptible", None, id="a capacity type nobody knows"),
+        pytest.param("a100-80gb", "preemptible", None, id="an unknown capacity type"),
     ],
 )
 def test_price(gpu_type, capacity_type, want_micro_usd):
@@ -198,7 +198,7 @@ def test_one_mistake(data, want_message):
 
 
 def test_several_mistakes_are_listed_at_once():
-    """Nobody has to run the tool once for each mistake."""
+    """One run of the tool finds all mistakes."""
     with pytest.raises(InvalidInputs) as error:
         parse_policy({"version": 1, "limts": {}, "waiting": {"publish_per_cycle": -1}}, "a.yaml")
     assert str(error.value).splitlines() == [

@@ -131,7 +131,7 @@ runs = st.tuples(accounts, accounts, st.sampled_from([None, "s"]))
     runs,
 )
 def test_keys_only_grow(used, by, admitted, run):
-    """Whoever was behind another may only fall further behind when the other is not admitted."""
+    """A run behind another may only fall further behind when the other is not admitted."""
     shares = make_shares(used, by=by, weights={"a": 3})
     key = shares.key(*run)
     for who, gpus, expected_s in admitted:

@@ -98,7 +98,7 @@ def messages(data):
                 "quotas.teams.vision.nominal_quota does not say what holds for a100-80gb (got 'a "
                 "number for *, while a100-80gb is counted by itself'); add a100-80gb"
             ],
-            id="a wide key next to somebody's narrower one",
+            id="a wide key next to another team's narrower one",
         ),
         pytest.param(
             {"teams": {"vision": {"lending_limit": {"a100-80bg": 4}}, "b": {"nominal_quota": {}}}},
@@ -191,7 +191,7 @@ def test_who_states_a_quota_does_not_divide_what_is_left():
     st.dictionaries(st.sampled_from("abcdefgh"), st.fractions(Fraction(1, 99), 99), min_size=1),
 )
 def test_dividing_gives_everything_away_and_nobody_a_whole_one_wrongly(total, shares):
-    """Everybody is within one of the exact share."""
+    """Each is within one of the exact share."""
     parts = divide(total, shares)
     assert sum(parts.values()) == total
     whole = sum(shares.values())

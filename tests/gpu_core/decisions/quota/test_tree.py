@@ -1,4 +1,4 @@
-"""What a tree of quotas promises: nobody over the limit, everybody's own at once."""
+"""What a tree of quotas promises: no team over its limit, each team's own at once."""
 
 import itertools
 
@@ -68,7 +68,7 @@ def used_trees(draw):
 
 
 def held(usage):
-    """What everybody holds together."""
+    """What all teams hold together."""
     return sum(usage.held(team, BUCKET) for team in TEAMS)
 
 
@@ -101,7 +101,7 @@ def state(usage):
         pytest.param(
             {"strategy": "dynamic", "teams": {"t0": {}, "t1": {"borrowing_limit": {"*": 4}}}},
             {"t0": 10, "t1": 4, None: 10},
-            id="dynamic: everything to whoever asks, within its limit",
+            id="dynamic: everything to the team that asks, within its limit",
         ),
         pytest.param(
             {"teams": {"t0": {}, "t1": {"lending_limit": {"*": 0}}}},
@@ -257,7 +257,7 @@ def test_give_undoes_take(used, team, gpus):
 
 @given(used_trees(), st.randoms(use_true_random=False))
 def test_the_order_of_changes_does_not_matter(used, rng):
-    """Usage is a function of what everybody holds."""
+    """Usage is a function of what each team holds."""
     tree, usage = used
     holdings = [(t, GPU // 2) for t in TEAMS for _ in range(2 * usage.held(t, BUCKET) // GPU)]
     rng.shuffle(holdings)

@@ -64,7 +64,7 @@ def test_in_dollars_what_costs_twice_counts_twice():
 
 
 def test_what_is_not_asked_for_is_not_kept():
-    """Without fair share nobody has a share."""
+    """Without fair share no team has a share."""
     book = told(UsageBook(make_policy(), at(1)), held(0, 1))
     assert book.usage(at(1)).gpu_s_by_user == {}
     assert book.since == at(1)

@@ -352,7 +352,7 @@ def start_of(pool, workload_id):
 def test_no_borrower_takes_what_a_run_within_nominal_quota_could_use(seed):
     """Who waits within nominal quota would not fit without the borrowers that start either.
 
-    Borrowers of a higher priority come first, as anybody of a higher priority does.
+    Borrowers of a higher priority come first, as all of a higher priority do.
     """
     pool = scenario(
         seed,

@@ -219,7 +219,7 @@ def test_it_stays(allocation, world):
 
 
 def test_for_who_is_on_spot_it_is_away_only_once_it_is_lost():
-    """Nobody else could have had any for hours: that is no time that it has waited."""
+    """No other run could have had any for hours: that is no time that it has waited."""
     availability = SpotAvailabilityTracker()
     allocation = replace(running("spot"), admitted_at=ago(6 * H))
     for hours in (5, 0):

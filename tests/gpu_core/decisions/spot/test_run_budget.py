@@ -119,7 +119,7 @@ def test_a_refusal_has_its_numbers_and_a_remedy():
     [(2, "stop", True), (2.01, "stop", False), (2, "continue", False), (None, "stop", False)],
 )
 def test_a_spent_run_does_not_begin_again(budget_usd, at_budget, is_held):
-    """Somebody retried it: it waits for a higher budget."""
+    """A user retried it: it waits for a higher budget."""
     policy = make_policy(capacity={"at_budget": at_budget})
     asking = NextAttempts(CapacityView((STEADY,), policy, at(1)))
     hold = asking.of(submitted(budget_usd), [BEFORE]).hold

@@ -43,7 +43,7 @@ B_IS_BEST = [stay("a", 0.5), stay("b", 5), stay("c", 1)]
 
 
 def holding(*names):
-    """Somebody has all of these nodes."""
+    """Other runs hold all of these nodes."""
     return [
         make_allocation(
             make_workload(f"on-{name}", gpus=4), {name: "0 1 2 3"}, capacity_type="spot"

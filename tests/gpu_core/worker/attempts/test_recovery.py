@@ -39,7 +39,7 @@ def recovery(attempts, ledger, infrastructure):
 def test_what_runs_although_its_creation_got_no_answer_is_noted(
     tmp_path, is_there, is_submitting, want
 ):
-    """Nobody would cancel it, move it from a node that goes, or end it in time."""
+    """No worker would cancel it, move it from a node that goes, or end it in time."""
     run = FlowRun(id=uuid4(), flow_id=uuid4())
     placement = Placement(
         gpu_type="a10g", capacity_type="on-demand", shares=(NodeShare(node="n", gpu_ids=("0",)),)

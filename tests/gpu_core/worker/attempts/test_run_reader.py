@@ -1,4 +1,4 @@
-"""Many ends read their runs in few requests, and one bad run is nobody else's."""
+"""Many ends read their runs in few requests, and one bad run does not affect others."""
 
 from uuid import UUID
 

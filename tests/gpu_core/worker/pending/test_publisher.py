@@ -88,7 +88,7 @@ def holder(**fields):
 
 
 def test_the_page_of_the_queue_says_first_who_holds_gpus():
-    """And that nobody does, so that holders of an earlier worker do not stay."""
+    """And that no run does, so that holders of an earlier worker do not stay."""
     client = Artifacts()
     publisher = Publisher(client, "gpu", None, anyio.Lock())
     anyio.run(publisher.queue, [], {}, NOON, ["Careful."], [holder()])

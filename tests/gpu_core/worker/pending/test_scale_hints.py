@@ -1,4 +1,4 @@
-"""Hints about nodes: told once, with what somebody needs who acts on them."""
+"""Hints about nodes: published once, with what is needed to act on them."""
 
 from datetime import timedelta
 

@@ -55,7 +55,7 @@ def test_runs_on_both_types_are_compared_by_their_median() -> None:
         ),
         pytest.param(
             [*runs("a100-80gb", 1, 4), *runs("a10g", 1, 1, deployment="other/gpu")],
-            id="nobody measured the memory",
+            id="the memory was not measured",
         ),
         pytest.param([*runs("a100-80gb", 30, 4), *runs("a10g", 30, 4)], id="none has ended yet"),
     ],

@@ -256,7 +256,7 @@ def test_termination_grace(provisioner, capacity_type, want_s):
         pytest.param(
             "gke", "on-demand", "cluster-autoscaler.kubernetes.io/safe-to-evict", id="an autoscaler"
         ),
-        pytest.param("fixed", "on-demand", None, id="nobody who would"),
+        pytest.param("fixed", "on-demand", None, id="nothing that evicts it"),
         pytest.param("karpenter", "spot", None, id="spot: it would not be told of its end"),
     ],
 )

@@ -69,7 +69,7 @@ class Refusing:
 
 
 def test_a_right_that_is_missing_is_warned_of_once(monkeypatch, caplog):
-    """Runs go on without it; but somebody should know why their logs say nothing."""
+    """Runs continue without it; but an operator should know why their logs say nothing."""
     clock_s = iter([100, 110, 150])
     monkeypatch.setattr(anyio, "current_time", lambda: next(clock_s))
     monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)

@@ -216,7 +216,7 @@ def test_what_is_odd_about_the_gpus_of_a_node_is_told_once(
 def test_the_name_of_a_gpu_is_that_of_its_node():
     view = View("n1")
     offers = NodeInventory(view, "gpus")
-    assert offers.shares_per_gpu is None, "nobody has looked yet"
+    assert offers.shares_per_gpu is None, "not polled yet"
     view.nodes["n1"]["metadata"]["labels"]["nvidia.com/gpu.replicas"] = "2"
     (node,) = offers.nodes(make_policy(), ())
     placement = ClusterInfo([node]).find(Shape(gpu_share_milli=400))
