@@ -72,10 +72,12 @@ def _summary_caption(catalog: Catalog, offerings: Sequence[Offering]) -> str:
 def offerings_table(catalog: Catalog, offerings: Sequence[Offering]) -> Table:
     """A row for each offering; those that are unavailable now say so instead of a price."""
     table = simple_table("Offerings", _caption(catalog, offerings))
-    for heading in ("GPU type", "Instance type", "Where", "Capacity"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("GPUs", "$/GPU-hour", "$/hour", "Seen"):
-        table.add_column(heading, justify="right")
+    table.add_column("GPU type", no_wrap=True)
+    table.add_column("Offering", overflow="fold")
+    for heading in ("GPUs", "$/GPU-hour"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("$/hour", justify="right", overflow="fold")
+    table.add_column("Seen", justify="right", no_wrap=True)
     for offering in offerings:
         table.add_row(*map(Text, _cells(catalog, offering)))
     return table
@@ -130,11 +132,10 @@ def _cells(catalog: Catalog, offering: Offering) -> tuple[str, ...]:
     else:
         per_gpu, per_hour = "none there", _NOTHING
     share = kind.gpu_share_milli
+    place = offering.key.zone or offering.key.region
     return (
         kind.gpu_type,
-        f"{kind.key.provider} {kind.key.name}",
-        offering.key.zone or offering.key.region,
-        offering.key.capacity_type,
+        f"{kind.key.provider} {kind.key.name} {place} {offering.key.capacity_type}",
         str(kind.gpu_count) if share == WHOLE_GPU_MILLI else f"{share / WHOLE_GPU_MILLI:g}",
         per_gpu,
         per_hour,

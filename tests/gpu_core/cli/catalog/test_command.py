@@ -1,6 +1,7 @@
 """`prefect-gpu catalog`, as people call it."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,27 @@ def test_show_lists_what_can_be_had(
     assert "none there" in printed
     assert "$1.25" in printed
     assert "aws: a test" in printed
+
+
+def test_all_offerings_are_whole_in_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the catalog that is installed: a cell wraps between words, and no number is cut."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["catalog", "show", "--all"]) == 0
+    printed = capsys.readouterr().out
+    assert main(["catalog", "show", "--all", "--json"]) == 0
+    offerings = json.loads(capsys.readouterr().out)["offerings"]
+    assert len(offerings) > 100
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "…" not in printed
+    words = Counter(printed.split())
+    want = Counter(
+        word
+        for offering in offerings
+        for word in (offering["instance_type"], offering["seen_until"][:10])
+    )
+    assert not want - words
 
 
 def test_show_has_a_row_for_each_gpu_type_with_its_lowest_prices(
