@@ -184,7 +184,7 @@ def _stated(options: JobOptions) -> "JobRequest":
 def _constraints(options: ConstraintOptions, now: datetime) -> "Constraints":
     from gpu_core.decisions.model.units import micro_usd
     from gpu_core.decisions.offerings.constraints import Constraints, Goal
-    from gpu_core.decisions.requests.job_variables import parse_deadline
+    from gpu_core.decisions.requests.variable_values import parse_deadline
 
     deadline = parse_deadline(options.deadline, "deadline") if options.deadline else None
     budget = options.budget_usd

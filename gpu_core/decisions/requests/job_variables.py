@@ -1,7 +1,6 @@
 """What one run asks for: the job variables of a GPU pool, checked, and the workload they make."""
 
 import math
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,7 +10,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    StringConstraints,
     ValidationError,
     WithJsonSchema,
 )
@@ -19,7 +17,6 @@ from pydantic import (
 from gpu_core.decisions.catalog.mig import MIG_PROFILES, mig_profile, mig_share_milli
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.pydantic_errors import (
-    checked_text,
     input_errors,
     known_names,
     parsed_by,
@@ -28,114 +25,24 @@ from gpu_core.decisions.model.pydantic_errors import (
 )
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.section import parse_budget
-from gpu_core.decisions.model.units import format_duration, parse_duration_s, require_plausible
+from gpu_core.decisions.model.units import format_duration
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Hold, Shape, Workload
 from gpu_core.decisions.policy.policy import PREFECT_DEFAULT_QUEUE, Policy
 from gpu_core.decisions.requests.permissions import permitted
-from gpu_core.decisions.requests.requirements.job_request import JobRequest, job_of
-from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate
 from gpu_core.decisions.requests.run_tags import FIRST_TAG, held_by_tag
-
-AUTO = "auto"
-
-_GPU_TYPE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-_MOST_GPU_TYPES = 32
-# Compute slices, memory, and media extensions (NVIDIA MIG user guide).
-_MIG_PROFILE = re.compile(r"[1-7]g\.[1-9][0-9]{0,3}gb(\+me)?")
-_MIG_PROFILE_HELP = "compute slices and memory such as '1g.10gb' or '1g.10gb+me'"
-_GPU_TYPE_HELP = "'auto', a type such as 'a100-80gb', or a list of types in order of preference"
-
-
-def _gpu_types(value: object, field: str) -> tuple[str, ...]:
-    if value == AUTO:
-        return ()
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list | tuple) or not names:
-        raise InvalidInput(field, "is not a GPU type", allowed=_GPU_TYPE_HELP)
-    if len(names) > _MOST_GPU_TYPES:
-        raise InvalidInput(
-            field, f"names {len(names):,} GPU types", allowed=f"at most {_MOST_GPU_TYPES}"
-        )
-    types = [name.strip().lower() if isinstance(name, str) else "" for name in names]
-    if AUTO in types or not all(_GPU_TYPE.fullmatch(name) for name in types):
-        raise InvalidInput(field, "is not a list of GPU types", allowed=_GPU_TYPE_HELP)
-    if len(set(types)) < len(types):
-        raise InvalidInput(field, "names a GPU type twice", allowed=_GPU_TYPE_HELP)
-    return tuple(types)
-
-
-def _mig_profile(value: object, field: str) -> str:
-    name = value.strip().lower() if isinstance(value, str) else ""
-    if not _MIG_PROFILE.fullmatch(name):
-        raise InvalidInput(field, "is not a MIG profile", got=value, allowed=_MIG_PROFILE_HELP)
-    return name
-
-
-def _interval_s(value: object, field: str) -> int | None:
-    return None if value == AUTO else parse_duration_s(value, field)
-
-
-def parse_deadline(value: object, field: str) -> datetime | timedelta:
-    """When is this: a moment as ISO 8601 text, or a duration from the run's submission?
-
-    Raises:
-        InvalidInput: The value is neither, or has no time zone.
-    """
-    if isinstance(value, str) and "-" in value.strip()[1:]:
-        try:
-            moment = datetime.fromisoformat(value.strip())
-        except ValueError:
-            raise InvalidInput(
-                field, "is not a moment", got=value, allowed=_DEADLINE_HELP
-            ) from None
-        return require_plausible(moment, field)
-    try:
-        return timedelta(seconds=parse_duration_s(value, field))
-    except InvalidInput as error:
-        raise InvalidInput(
-            field, error.problem, got=value, allowed=_DEADLINE_HELP, nearest=error.nearest
-        ) from None
-
-
-_DEADLINE_HELP = "a moment such as '2026-09-01T18:00Z', or a duration such as '6h' from submission"
-
-
-_DURATION_SCHEMA = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
-
-
-def _work(value: object, field: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidInput(field, "is not text", got=value, allowed=_WORK_HELP)
-    if len(value) > _LONGEST_WORK:
-        raise InvalidInput(field, f"has {len(value):,} characters", got=value, allowed=_WORK_HELP)
-    try:
-        job_of(value, JobRequest())
-    except NoEstimate:
-        return value  # it ranks no GPU types, and the log of the run says why
-    except InvalidInput as error:
-        raise InvalidInput(field, error.problem, got=value, allowed=_WORK_HELP) from None
-    return value
-
-
-_LONGEST_WORK = 1000
-_WORK_HELP = (
-    "words with a model and a method, such as 'fine-tune a 7B model with LoRA', at most "
-    f"{_LONGEST_WORK:,} characters"
+from gpu_core.decisions.requests.variable_values import (
+    AUTO,
+    DURATION_SCHEMA,
+    Address,
+    Deadline,
+    Duration,
+    PositiveDuration,
+    Text,
+    parse_gpu_types,
+    parse_interval_s,
+    parse_mig_profile,
+    parse_work,
 )
-
-# Names go into labels, pages, tables and two databases; addresses are longer.
-LONGEST_NAME = 200
-_LONGEST_ADDRESS = 2048
-
-Text = Annotated[str, StringConstraints(min_length=1), checked_text(LONGEST_NAME)]
-Address = Annotated[str, StringConstraints(min_length=1), checked_text(_LONGEST_ADDRESS)]
-Duration = Annotated[int, parsed_by(parse_duration_s), WithJsonSchema(_DURATION_SCHEMA)]
-Deadline = Annotated[
-    datetime | timedelta, parsed_by(parse_deadline), WithJsonSchema(_DURATION_SCHEMA)
-]
-PositiveDuration = Annotated[
-    int, parsed_by(parse_duration_s), Field(ge=1), WithJsonSchema(_DURATION_SCHEMA)
-]
 
 
 class GpuRequest(BaseModel):
@@ -158,7 +65,7 @@ class GpuRequest(BaseModel):
     )
     gpu_type: Annotated[
         tuple[str, ...],
-        parsed_by(_gpu_types),
+        parsed_by(parse_gpu_types),
         WithJsonSchema(
             {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
         ),
@@ -181,7 +88,7 @@ class GpuRequest(BaseModel):
         description="The fraction of a GPU that the run needs, over 0 to 1, by default a whole "
         "GPU; less than 1 is a share of a GPU of a cluster, without memory of its own.",
     )
-    mig_profile: Annotated[str, parsed_by(_mig_profile)] | None = Field(
+    mig_profile: Annotated[str, parsed_by(parse_mig_profile)] | None = Field(
         default=None,
         title="MIG profile",
         description="The MIG instance that the run gets instead of each GPU, such as '1g.10gb', "
@@ -197,7 +104,7 @@ class GpuRequest(BaseModel):
         title="GPU memory (GiB)",
         description="The minimum nominal memory of each GPU in GiB, by default any.",
     )
-    work: Annotated[str, parsed_by(_work)] | None = Field(
+    work: Annotated[str, parsed_by(parse_work)] | None = Field(
         default=None,
         title="Description of the work",
         description="What the run does in words, such as 'fine-tune a 7B model with LoRA on 100M "
@@ -252,8 +159,8 @@ class GpuRequest(BaseModel):
     )
     checkpoint_interval_s: Annotated[
         Annotated[int, Field(ge=1)] | None,
-        parsed_by(_interval_s),
-        WithJsonSchema(_DURATION_SCHEMA),
+        parsed_by(parse_interval_s),
+        WithJsonSchema(DURATION_SCHEMA),
     ] = Field(
         default=None,
         alias="checkpoint_interval",
