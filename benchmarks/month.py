@@ -63,7 +63,8 @@ from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT, Node
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD
 from gpu_core.decisions.policy.policy import Policy, parse_policy
 from gpu_core.decisions.scheduling.planner import Planner
-from gpu_core.decisions.simulation.engine import Simulation, SimulationOptions, simulate
+from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
+from gpu_core.decisions.simulation.outcomes import Simulation
 from gpu_core.decisions.simulation.run_time_oracle import LearnedRunTimes
 from gpu_core.decisions.simulation.spot.trace import SpotTrace
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob, interruption

@@ -8,14 +8,15 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from gpu_core.decisions.model.attempts import Attempt, EndReason
-from gpu_core.decisions.model.cluster import ON_DEMAND, Allocation, Flavor, Node, Placement, Usage
+from gpu_core.decisions.model.cluster import ON_DEMAND, Allocation, Node, Placement, Usage
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import RunTime, Shape, Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.fair_share import UsageMeter
 from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
 from gpu_core.decisions.simulation.attempts import attempt_record
-from gpu_core.decisions.simulation.nodes import Nodes, NodeStay
+from gpu_core.decisions.simulation.nodes import Nodes
+from gpu_core.decisions.simulation.outcomes import Held, JobOutcome, Simulation
 from gpu_core.decisions.simulation.progress import attempt_s, progress
 from gpu_core.decisions.simulation.run_time_oracle import RunTimeOracle
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob
@@ -83,48 +84,6 @@ class SimulationOptions:
     capacity_policy: Policy | None = None
     """Which capacity a job asks for follows from it, each time the planner is asked; None: from the
     trace."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """One attempt: from its admission until its GPUs were free again."""
-
-    start_s: float
-    end_s: float
-    lost_s: float
-    """What of it was for nothing: waiting for nodes, restarting, work done again, leaving."""
-    flavor: Flavor | None
-    """None: it held no GPU."""
-    stalled_s: float = 0.0
-    """What of it the job stood still for checkpoints."""
-    was_interrupted: bool = False
-    """It ended because a node went away under it."""
-    nodes_came_after_s: float = 0.0
-    """What of it was over when the last of its nodes was there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOutcome:
-    """What became of one job."""
-
-    job: TraceJob
-    attempts: tuple[Held, ...]
-    finished_s: float | None
-    """None: it never finished."""
-    preemptions: int
-    interruptions: int
-    """How often a node went away under it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
-    """The outcome of a replay, one entry for each job, in the order of the trace."""
-
-    outcomes: tuple[JobOutcome, ...]
-    cycles: int
-    """How often the planner was asked."""
-    node_stays: tuple[NodeStay, ...] = ()
-    """When which nodes were there, or on their way."""
 
 
 def simulate(

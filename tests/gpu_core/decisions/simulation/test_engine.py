@@ -10,14 +10,9 @@ from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.policy import Policy, parse_policy
 from gpu_core.decisions.scheduling.planner import Planner
-from gpu_core.decisions.simulation.engine import (
-    Held,
-    JobOutcome,
-    Simulation,
-    SimulationOptions,
-    simulate,
-)
+from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
 from gpu_core.decisions.simulation.named_policies import named_policy
+from gpu_core.decisions.simulation.outcomes import Held, JobOutcome, Simulation
 from gpu_core.decisions.simulation.run_time_oracle import (
     NoRunTimes,
     RunTimeOracle,

@@ -3,7 +3,6 @@
 import pytest
 
 from gpu_core.decisions.model.cluster import Flavor
-from gpu_core.decisions.simulation.engine import Held, JobOutcome, Simulation
 from gpu_core.decisions.simulation.metrics import (
     cost_micro_usd,
     jain,
@@ -11,6 +10,7 @@ from gpu_core.decisions.simulation.metrics import (
     share_error,
     spread,
 )
+from gpu_core.decisions.simulation.outcomes import Held, JobOutcome, Simulation
 from gpu_core.decisions.simulation.trace import TraceJob
 
 A100 = Flavor("a100-80gb", "on-demand")

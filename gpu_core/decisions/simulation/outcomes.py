@@ -1,0 +1,49 @@
+"""The outcome of a replay: what became of each job and of the nodes."""
+
+from dataclasses import dataclass
+
+from gpu_core.decisions.model.cluster import Flavor
+from gpu_core.decisions.simulation.nodes import NodeStay
+from gpu_core.decisions.simulation.trace import TraceJob
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One attempt: from its admission until its GPUs were free again."""
+
+    start_s: float
+    end_s: float
+    lost_s: float
+    """What of it was for nothing: waiting for nodes, restarting, work done again, leaving."""
+    flavor: Flavor | None
+    """None: it held no GPU."""
+    stalled_s: float = 0.0
+    """What of it the job stood still for checkpoints."""
+    was_interrupted: bool = False
+    """It ended because a node went away under it."""
+    nodes_came_after_s: float = 0.0
+    """What of it was over when the last of its nodes was there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOutcome:
+    """What became of one job."""
+
+    job: TraceJob
+    attempts: tuple[Held, ...]
+    finished_s: float | None
+    """None: it never finished."""
+    preemptions: int
+    interruptions: int
+    """How often a node went away under it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """The outcome of a replay, one entry for each job, in the order of the trace."""
+
+    outcomes: tuple[JobOutcome, ...]
+    cycles: int
+    """How often the planner was asked."""
+    node_stays: tuple[NodeStay, ...] = ()
+    """When which nodes were there, or on their way."""
