@@ -31,6 +31,7 @@ def plan_document(
         "planned_at": now.isoformat(),
         "understood": list(reading.understood),
         "assumed": list(reading.assumed),
+        "not_read": list(reading.not_read),
         "needs_gpu": _needs_gpu(reading),
         "advice": None if reading.advice is None else _advice(reading.advice),
     }

@@ -92,6 +92,9 @@ def _basis(reading: Reading, choice: Choice | None, history: History | None) -> 
         yield f"Understood: {'; '.join(reading.understood) or 'nothing'}"
     if reading.assumed:
         yield f"Assumed: {'; '.join(reading.assumed)}"
+    if reading.not_read:
+        quoted = [f"'{text}'" for text in reading.not_read]
+        yield f"Without effect: {listed(quoted, limit=5)}"
     if reading.job is None:
         yield from _advice(reading.advice)
         return

@@ -54,6 +54,11 @@ def test_a_line_of_text_is_enough(plan: Plan, capsys: pytest.CaptureFixture[str]
     assert "Speed: built-in estimate." in printed
 
 
+def test_a_number_without_effect_is_shown(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan("LoRA of a 7B on 1M tokens in 3 languages") == 0
+    assert "Without effect: 'in 3 languages'" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_words_stay_whole_in_any_terminal(
     plan: Plan, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

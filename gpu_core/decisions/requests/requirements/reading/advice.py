@@ -3,7 +3,13 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpu_core.decisions.requests.requirements.reading.tasks import INFERENCE, SERVING, TRAINING
 from gpu_core.decisions.requests.requirements.reading.text_line import TextLine
+
+_VERBS = (
+    r"predict\w*|classif\w*|detect\w*|segment\w*|embed\w*|summar\w*|translat\w*|transcri\w*"
+    r"|caption\w*|chat\w*"
+)
 
 
 class GpuNeed(StrEnum):
@@ -32,14 +38,29 @@ _IMAGES = "name the model and the images: 'train resnet-50 on 1.2M images for 90
 
 # Work that is done without a network; checked only where no model is named and nothing is trained.
 _ON_CPU = (
-    r"sql|etl|csv|dbt|pandas|spreadsheets?|reports?|download\w*|upload\w*|scrap(?:e|ing)|backups?"
-    r"|linear regression|logistic regression|naive bayes|k-?means|pca|aggregat\w*|clean(?:ing|up)?"
+    r"sql|etl|csv|parquet|dbt|pandas|spreadsheets?|reports?|download\w*|upload\w*|scrap(?:e|ing)"
+    r"|backups?|(?:unit |integration )tests|aggregat\w*|clean(?:ing|up)?"
     r"|resiz(?:e|ing)|crop(?:ping)?|rotat(?:e|ing)|thumbnails?|compress\w*|unzip\w*|convert\w*"
     r"|deduplicat\w*|sort(?:ing)?|pars(?:e|ing)|merg(?:e|ing)|copy(?:ing)?|web server|api gateway"
 )
 _TREES = (
     r"xgboost|lightgbm|catboost|gradient[- ]boost\w*|boost(?:ed|ing)(?: trees?)?|random forests?"
     r"|decision trees?"
+)
+_WITHOUT_NETWORK = (
+    r"(?:linear|logistic) regressions?|naive bayes|k-?means|pca|svms?|support vector machines?"
+    r"|k-?nn|nearest neighbou?rs?|scikit-learn|sklearn|arima|tf-?idf|linear models?"
+)
+_GPU_LIBRARIES = (
+    r"cuml|cudf|cugraph|cupy|rapids|t-?sne|umap|h?dbscan|spark|dask|polars|faiss|vector index"
+)
+_TRANSCODING = r"transcod\w*|ffmpeg|video (?:encod|conver|compress)\w*"
+_MODEL_FILES = r"quanti[sz](?:e|ing)|prun(?:e|ing)|(?:convert|export|merg|download|upload|copy)\w*"
+_OF_MODELS = r"\d[\d.]*b|models?|llms?|lora|adapters?|weights|onnx|gguf|tensorrt|gptq|awq"
+_CPU_ONLY = (
+    r"(?:no|without|not use|don't use|do not use|never use)(?: an?| any| the)? gpus?"
+    r"(?! (?:is |are )?(?:needed|required))"
+    r"|cpus?[- ]only|only (?:(?:on|with|using) )?(?:the |a |\d+ )?cpus?"
 )
 _RECOMMENDER = r"recommend\w*|dlrm|two[- ]tower|collaborative filtering|click[- ]through|ctr"
 _PREFERENCES = r"rlhf|ppo|dpo|grpo|reinforcement learning|reward models?|rl"
@@ -67,6 +88,18 @@ _VAGUE = (
 )
 
 
+ON_CPUS_ONLY = Advice(
+    need=GpuNeed.NONE,
+    why="the text asks for CPUs only",
+    ask="leave that out; the answer says how long 8 CPUs take, too",
+)
+
+
+def is_for_cpus_only(line: TextLine) -> bool:
+    """Does the text exclude GPUs?"""
+    return line.has(_CPU_ONLY)
+
+
 def advice_before_model(line: TextLine) -> Advice | None:
     """Is this work that no estimate is made of, for any model?"""
     if line.has(_PREFERENCES):
@@ -83,6 +116,24 @@ def advice_before_model(line: TextLine) -> Advice | None:
             why="CPUs train trees on up to some million rows in minutes; beyond that a GPU with"
             " memory for the data is faster, and there is no estimate of it",
             ask="measure one run on both",
+        )
+    if line.has(_TRANSCODING):
+        return Advice(
+            need=GpuNeed.OPTIONAL,
+            why="CPUs transcode; the video encoders of a GPU are faster, and there is no estimate"
+            " of them",
+            ask="measure one run on both",
+        )
+    if (
+        line.has(_MODEL_FILES)
+        and line.has(_OF_MODELS)
+        and not line.has(rf"{TRAINING}|{INFERENCE}|{SERVING}|run(?:ning)?")
+    ):
+        return Advice(
+            need=GpuNeed.OPTIONAL,
+            why="the files of a model are changed or moved, not the model run; some methods of"
+            " quantization run it on samples; there is no estimate of either",
+            ask="say what is done with the model, such as 'inference on 10,000 prompts'",
         )
     if line.has(_SEVERAL):
         return Advice(
@@ -131,6 +182,16 @@ def advice_on_size(line: TextLine) -> Advice | None:
 
 def advice_on_cpu(line: TextLine) -> Advice | None:
     """Is this work that is done without a network?"""
-    if not line.has(_ON_CPU):
+    if line.has(_GPU_LIBRARIES):
+        return Advice(
+            need=GpuNeed.OPTIONAL,
+            why="CPUs do such work on some million rows; GPU libraries such as RAPIDS are faster on"
+            " more, and there is no estimate of them",
+            ask="measure one run on both",
+        )
+    if line.has(_WITHOUT_NETWORK):
+        return Advice(need=GpuNeed.NONE, why="CPUs fit such models, without a network", ask=None)
+    is_run = line.has(rf"{TRAINING}|{INFERENCE}|{_VERBS}")
+    if is_run or not line.has(_ON_CPU):
         return None
     return Advice(need=GpuNeed.NONE, why="such work runs on CPUs, without a network", ask=None)

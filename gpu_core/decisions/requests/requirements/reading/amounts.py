@@ -6,6 +6,11 @@ from dataclasses import dataclass
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.requests.requirements.number_words import NUMBER, number_of
 from gpu_core.decisions.requests.requirements.reading.datasets import DATA_SETS, DataSet
+from gpu_core.decisions.requests.requirements.reading.prompt_lengths import (
+    PromptLengths,
+    take_answer_tokens,
+    take_prompt_tokens,
+)
 from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate, TextLine
 
 _SAMPLES = (
@@ -13,6 +18,7 @@ _SAMPLES = (
     r"|reviews?|messages?|articles?|conversations?|queries|query|paragraphs?|e-?mails?|tweets?|posts?"
     r"|pages?|papers?|instructions?|pairs?|tickets?|abstracts?|passages?|chunks?|stories|comments?"
     r"|descriptions?|titles?|answers?|responses?|texts?|snippets?|files?|pdfs?|entries|contracts?"
+    r"|summaries|completions?"
 )
 _IMAGES = (
     r"images?|pictures?|photos?|photographs?|frames?|scans?|x-rays?|tiles?|thumbnails?|slides?"
@@ -37,17 +43,26 @@ _SCALES = {None: 1.0, "k": 1e3, "thousand": 1e3, "million": 1e6}
 # Between a number and its noun: `10 million high-resolution images`, but not `7B on documents`.
 _BETWEEN = r"(?!(?:on|of|with|for|in|at|from|to|by|and|using|over|per) )(?:[a-z][a-z-]* ){0,2}?"
 
+# Between the name of a size and its number: `batch size of 8`, `seq_len=8192`.
+_IS = r"(?: of| ?[=:])? ?"
+_LENGTH = r"(?:[ _-]?(?:length|len|window|size))?"
+
 _SIZES = (
-    ("batch_per_gpu", r"(?:a )?(?:global )?batch(?: ?size)?(?: of)? " + NUMBER),
-    ("lora_rank", r"(?:lora )?rank(?: of)? " + NUMBER),
-    ("lora_rank", r"r ?= ?" + NUMBER),
+    (
+        "batch_per_gpu",
+        r"(?:a )?(?:per[ _-](?:device|gpu)[ _-])?(?:(?:train|eval|micro|mini)[ _-]?)?"
+        rf"(?:batch(?:[ _-]?size)?|bs){_IS}{NUMBER}(?: per (?:gpu|device))?",
+    ),
+    ("batch_per_gpu", rf"batches{_IS}{NUMBER}(?: per (?:gpu|device))?"),
+    ("lora_rank", rf"(?:lora[ _-])?rank{_IS}{NUMBER}"),
+    ("lora_rank", rf"(?:lora[ _-])?r ?= ?{NUMBER}"),
+    ("lora_rank", rf"lora[ _-]r {NUMBER}"),
     (
         "sequence_length",
-        r"(?:(?:with|at|of) )?(?:a )?(?:context|sequence|seq)s?(?: length| window| size)?(?: of)? "
-        + NUMBER
-        + r"(?: tokens?)?",
+        r"(?:(?:with|at|of) )?(?:a )?(?:model[ _-])?(?:max(?:imum)?[ _-]?)?"
+        rf"(?:(?:context|sequence|seq|ctx)s?{_LENGTH}|len(?:gth)?){_IS}{NUMBER}(?:[ -]tokens?)?",
     ),
-    ("sequence_length", NUMBER + r"(?:[ -]tokens?)? (?:context|sequence)s?(?: length| window)?"),
+    ("sequence_length", rf"{NUMBER}(?:[ -]tokens?)? (?:context|sequence|seq|ctx)s?{_LENGTH}"),
 )
 
 
@@ -61,9 +76,18 @@ class Amounts:
     data_set: DataSet | None
     sizes: dict[str, int]
     """Of `Job`: batch_per_gpu, lora_rank, sequence_length."""
+    lengths: PromptLengths
     unread: tuple[str, ...]
     """Numbers with a noun that is not understood, such as `500 widgets`."""
 
+
+_PERIODS = r"(?:seconds?|secs?|s|minutes?|mins?|hours?|hr|h|days?|d|nights?|weeks?|months?|years?)"
+# `20 requests a second`, but not `for a day`.
+_RATED = r"(?!(?:for|in|than|within|under|about|takes?|over) )[a-z]+"
+_SCHEDULE = (
+    r"daily|hourly|nightly|weekly|monthly|(?:every|each) (?:second |other )?"
+    r"(?:day|night|week|month|hour|morning|evening|weekday|weekend)"
+)
 
 # Ways to say an amount that the readers below would cut or drop. Each is refused with an example.
 _NOT_READ = (
@@ -71,11 +95,20 @@ _NOT_READ = (
     (r"\d+(?:[_^]\d+|\.\d{3}\.\d{3}|(?:\.\d+)?e\d+)", "such as 1,000,000 or 1 million"),
     (r"\d[\d,.]*[a-z]{0,2} ?(?:-|to) ?\d[\d,.]*[a-z]{0,2} [a-z]", "one number, not a range"),
     (r"\d+(?:\.\d+)? ?%|(?:half|quarter|third|subset|part) of", "a number, not a part of a whole"),
-    (r"\d[\d,.]* ?(?:[kmgt]i?b|lakh|crore|mio|mrd)(?!\w) ?(?:of|to|[a-z])", "a count, not a size"),
+    (r"\d[\d,.]* ?(?:[kmgt]i?b)(?!\w) ?(?:of|to|[a-z])", "a count, not a size"),
     (r"\d[\d,.]*[a-z]?\+", "one number, not a bound"),
     (r"(?:dozens|hundreds|thousands|millions|billions|trillions) of", "a number"),
+    (
+        r"\d[\d,.]* ?(?:milliard\w*|millionen|millones|mil|mille|tausend|lakhs?|crores?|mio|mrd)"
+        r"(?!\w)",
+        "such as 1 billion, or digits",
+    ),
     (r"(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)", "digits"),
-    (r"per (?:second|minute|hour|day|week|month)|daily|hourly", "a number, not a rate"),
+    (
+        rf"(?:[a-z]+ per |{_RATED} an? |[a-z]+ ?/ ?)(?:{_PERIODS})(?!\w)"
+        r"|\d[\d,.]* ?k? ?(?:rps|qps|tps|rpm)(?!\w)",
+        "the work of one period and its time, such as '72,000 requests within 1h', not a rate",
+    ),
 )
 
 
@@ -99,14 +132,19 @@ def take_amounts(line: TextLine) -> Amounts:
     Raises:
         NoEstimate: An amount stands there that may be the length of a sample.
     """
+    schedule = line.take(f"(?:{_SCHEDULE})")
+    if schedule is not None:
+        line.assume(f"one run, of those that are {schedule[0]}")
     sizes = _take_sizes(line)
+    answer = take_answer_tokens(line)
     per_sample = _take_tokens_per_sample(line)
+    lengths = PromptLengths(prompt=take_prompt_tokens(line), answer=answer)
     counts = _take_audio(line) | _take_counts(line)
-    lengths = counts.keys() & {"tokens", "words"}
-    if "samples" in counts and lengths:
+    other = counts.keys() & {"tokens", "words"}
+    if "samples" in counts and other:
         raise NoEstimate(
             "text",
-            f"counts samples and {' and '.join(sorted(lengths))}",
+            f"counts samples and {' and '.join(sorted(other))}",
             allowed="such as '20k samples of 800 tokens', or the tokens alone",
         )
     data_set = next((d for d in DATA_SETS if line.take(f"(?:{d.pattern})") is not None), None)
@@ -115,6 +153,7 @@ def take_amounts(line: TextLine) -> Amounts:
         tokens_per_sample=per_sample,
         data_set=data_set,
         sizes=sizes,
+        lengths=lengths,
         unread=_unread(line),
     )
 
@@ -153,7 +192,10 @@ def _take_tokens_per_sample(line: TextLine) -> float | None:
         line.text,
     )
     if after is None or re.search(rf"(?:{_SAMPLES})$", line.text[: after.start()]) is None:
-        return None
+        each = line.take(
+            rf"(?:each )?{NUMBER}[ -]tokens?(?: long)? (?:each|on average|per (?:{_SAMPLES}))"
+        ) or line.take(rf"each (?:with|of|has|having) (?:about |around )?{NUMBER}[ -]tokens?")
+        return None if each is None else _noted_length(line, each)
     line.text = f"{line.text[: after.start()]} ; {line.text[after.end() :]}"
     return _noted_length(line, after)
 

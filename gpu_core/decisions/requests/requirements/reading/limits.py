@@ -33,7 +33,7 @@ _PRODUCTS = (
 )
 _GPU = rf"(?:nvidia[ -])?(?:tesla[ -])?(?P<name>{_PRODUCTS})s?"
 _MEMORY = r"(?:[ -]*\(?(?P<gb>\d+) ?gi?b?\b\)?)?(?:[ -](?:sxm\d?|pcie|nvl))?"
-_COUNT = r"(?:(?P<count>\d[\d,]*|single|a|an) ?x? ?)?"
+_COUNT = r"(?:(?P<count>1 single|\d[\d,]*|single|a|an) ?x? ?)?"
 _GPU_MENTION = rf"{_COUNT}{_GPU}{_MEMORY}(?: gpus?| graphics cards?)?(?: ?x ?(?P<after>\d+))?"
 _NOT = r"(?:not|no|without|except|excluding|avoid|never)"
 _TIMES = {"m": 60, "h": SECONDS_PER_HOUR, "d": 86_400, "w": 7 * 86_400}
@@ -68,7 +68,9 @@ def _take_gpus(line: TextLine) -> tuple[tuple[str, ...], int | None]:
         raise NoEstimate("text", "excludes a GPU", remedy="name the GPUs that may be used instead")
     match = line.take(_GPU_MENTION)
     if match is None:
-        counted = line.take(r"(?<![-/])(?P<count>\d[\d,]*|single|a|an) ?x? ?(?:nvidia )?gpus?")
+        counted = line.take(
+            r"(?<![-/])(?P<count>1 single|\d[\d,]*|single|a|an) ?x? ?(?:nvidia )?gpus?"
+        )
         count = None if counted is None else _gpu_count(counted)
         if count is not None:
             line.understand(f"{count} GPU{'s' if count != 1 else ''}")

@@ -115,7 +115,7 @@ def take_model(line: TextLine) -> tuple[Model | None, str | None]:
         transformer of that size.
     """
     match = re.search(rf"(?<![\w.])(?:{_FAMILIES}|{_longest(_SPELLED)}){_VARIANT}(?!\w)", line.text)
-    while match is not None and match[0] in _PLAIN_WORDS and _plain(match[0]) not in _SPELLED:
+    while match is not None and _is_plain_word(match[0]) and _plain(match[0]) not in _SPELLED:
         match = re.compile(rf"(?<![\w.])(?:{_FAMILIES}){_VARIANT}(?!\w)").search(
             line.text, match.end()
         )
@@ -126,6 +126,11 @@ def take_model(line: TextLine) -> tuple[Model | None, str | None]:
     end = match.start() + len(named)
     line.text = f"{line.text[: match.start()]} ; {line.text[end:]}"
     return _known(named.strip(" -"), line)
+
+
+def _is_plain_word(named: str) -> bool:
+    # `clips` is the plural of an English word, not a small CLIP.
+    return named in _PLAIN_WORDS or named.removesuffix("s") in _PLAIN_WORDS
 
 
 def _known(named: str, line: TextLine) -> tuple[Model | None, str | None]:

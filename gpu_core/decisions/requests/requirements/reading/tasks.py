@@ -22,8 +22,9 @@ TASKS: tuple[tuple[str, str], ...] = (
 )
 
 # Not `trained` and `fine-tuned`: what has been trained is used.
-TRAINING = r"(?:pre-?)?train(?:ing)?|fine-?\s?tun(?:e|ing)"
-INFERENCE = r"inference|batch job|predictions?"
+TUNING = r"fine-?\s?tun(?:e|ing)|sft|instruct(?:ion)?[- ]tun(?:e|ing)|tuning|tune"
+TRAINING = rf"(?:pre-?)?train(?:ing)?|{TUNING}"
+INFERENCE = r"inference|batch job|predictions?|evaluat(?:e|ion|ing)|benchmark(?:ing)?"
 SERVING = r"serv(?:e|ing)|deploy(?:ing)?|endpoints?|host(?:ing)?|real-?time api|chatbots?"
 FROM_SCRATCH = r"pre-?train(?:ing)?|from scratch"
 
@@ -34,7 +35,7 @@ METHODS: tuple[tuple[str, Method], ...] = (
         rf"{FROM_SCRATCH}|full(?:[- ]parameter)? fine-?\s?tun(?:e|ing)|fully fine-?\s?tune",
         Method.FULL,
     ),
-    (r"fine-?\s?tun(?:e|ing)", Method.LORA),
+    (TUNING, Method.LORA),
     (r"train(?:ing)?", Method.FULL),
     (
         r"predict\w*|classif\w*|generat\w*|summari[sz]\w*|embed\w*|scor(?:e|ing)|answer\w*|run"

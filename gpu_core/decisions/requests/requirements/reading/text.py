@@ -14,11 +14,14 @@ from gpu_core.decisions.requests.requirements.models import (
 )
 from gpu_core.decisions.requests.requirements.number_words import short_count
 from gpu_core.decisions.requests.requirements.reading.advice import (
+    ON_CPUS_ONLY,
     Advice,
+    GpuNeed,
     advice_before_model,
     advice_on_cpu,
     advice_on_size,
     advice_without_model,
+    is_for_cpus_only,
 )
 from gpu_core.decisions.requests.requirements.reading.amounts import (
     Amounts,
@@ -43,6 +46,12 @@ from gpu_core.decisions.requests.requirements.reading.text_line import (
     TextLine,
     first,
     line_of,
+    numbers_left,
+)
+from gpu_core.decisions.requests.requirements.reading.training_settings import (
+    TrainingSettings,
+    take_optimizer,
+    take_training_settings,
 )
 from gpu_core.decisions.requests.requirements.reading.work import ANSWER_TOKENS, amount_of
 
@@ -63,6 +72,8 @@ class Reading:
     limits: Limits = NO_LIMITS
     advice: Advice | None = None
     """Only where there is no job."""
+    not_read: tuple[str, ...] = ()
+    """Numbers of the text that have no effect on the job, each with the words around it."""
 
 
 def read_text(
@@ -85,12 +96,19 @@ def read_text(
             "text", "is too long", got=f"{len(text):,} characters", allowed=f"{MOST_CHARACTERS:,}"
         )
     whole, line = line_of(text), line_of(text)
+    if is_for_cpus_only(whole):
+        return _advised(ON_CPUS_ONLY, line, NO_LIMITS)
     _refuse_negation(whole)
     limits = take_limits(line)
     advice = None if known_model is not None else advice_before_model(whole)
     if advice is not None:
         return _advised(advice, line, limits)
     model, unknown = (known_model, None) if known_model is not None else take_model(line)
+    if model is None and unknown is None:
+        advice = _advice_without_amount(whole, line)
+        if advice is not None:
+            return _advised(advice, line, limits)
+    settings = take_training_settings(line)
     refuse_unread_forms(line)
     amounts = take_amounts(line)
     if model is None and "parameters" in amounts.counts:
@@ -100,23 +118,24 @@ def read_text(
         model = _sized(amounts, line, unknown)
     if model is None and unknown is not None:
         raise unknown_model(unknown)
-    if model is None and _is_for_cpu(whole):
+    if model is None:
         advice = advice_on_cpu(whole)
     if model is None and advice is None:
         model = _of_task(whole, line)
     if model is None:
-        advice = advice or advice_without_model(whole)
+        advice = advice or advice_without_model(whole) or _advice_on_gpus(limits)
         if advice is None:
             raise _says_nothing(text)
         return _advised(advice, line, limits)
     if known_model is not None:
         line.understand(f"the model {known_model.name}")
-    job = _job(model, whole, line, amounts)
+    job = _job(model, whole, line, amounts, settings)
     if not is_amount_known:
         _refuse_service(whole, amounts)
     amount = amount_of(
         job,
         amounts,
+        settings,
         line,
         is_amount_known=is_amount_known,
         is_from_scratch=whole.has(FROM_SCRATCH) or not whole.has(r"fine-?\s?tun\w+"),
@@ -126,6 +145,7 @@ def read_text(
         understood=_notes(line, is_assumed=False),
         assumed=_notes(line, is_assumed=True),
         limits=limits,
+        not_read=numbers_left(line),
     )
 
 
@@ -154,14 +174,14 @@ def _sized(amounts: Amounts, line: TextLine, unknown: str | None) -> Model:
     return transformer_of(parameters)
 
 
-_VERBS = (
-    r"predict\w*|classif\w*|detect\w*|segment\w*|embed\w*|summar\w*|translat\w*|transcri\w*"
-    r"|caption\w*|chat\w*"
-)
-
-
-def _is_for_cpu(whole: TextLine) -> bool:
-    return not whole.has(rf"{TRAINING}|{INFERENCE}|{_VERBS}")
+def _advice_without_amount(whole: TextLine, line: TextLine) -> Advice | None:
+    """The answer to a text that names no model and no size: how much it is does not matter."""
+    if line.has(r"\d[\d.,]* ?(?:m|million|bn?|billion|t|trillion|param\w*)"):
+        return None
+    advice = advice_on_cpu(whole)
+    if advice is not None or first(TASKS, whole) is not None:
+        return advice
+    return advice_without_model(whole)
 
 
 def _of_task(whole: TextLine, line: TextLine) -> Model | None:
@@ -170,6 +190,18 @@ def _of_task(whole: TextLine, line: TextLine) -> Model | None:
         return None
     line.assume(f"the model {task}, as the text names no model or size")
     return KNOWN_MODELS[task]
+
+
+def _advice_on_gpus(limits: Limits) -> Advice | None:
+    if limits.gpus is None and not limits.gpu_types:
+        return None
+    types = " ".join(f"--gpu-type {name}" for name in limits.gpu_types)
+    return Advice(
+        need=GpuNeed.LIKELY,
+        why="the text names GPUs and no work for them",
+        ask="say what they do, such as 'fine-tune a 7B model with LoRA'; for prices per hour: "
+        + f"prefect-gpu catalog show {types}".strip(),
+    )
 
 
 def _says_nothing(text: str) -> InvalidInput:
@@ -204,10 +236,19 @@ def _refuse_service(whole: TextLine, amounts: Amounts) -> None:
         )
 
 
-def _job(model: Model, whole: TextLine, line: TextLine, amounts: Amounts) -> Job:
+def _job(
+    model: Model,
+    whole: TextLine,
+    line: TextLine,
+    amounts: Amounts,
+    settings: TrainingSettings,
+) -> Job:
+    # `8-bit Adam` names no precision of the arithmetic.
+    take_optimizer(whole)
     method = _method(whole, line)
     precision = _precision(whole, line, method)
     sizes = _usual_sizes(model, method, amounts) | amounts.sizes
+    answer = amounts.lengths.answer or ANSWER_TOKENS
     job = Job(
         model=model,
         method=method,
@@ -215,10 +256,12 @@ def _job(model: Model, whole: TextLine, line: TextLine, amounts: Amounts) -> Job
         batch_per_gpu=sizes["batch_per_gpu"],
         lora_rank=sizes["lora_rank"],
         sequence_length=sizes["sequence_length"],
-        output_tokens=(0 if model.is_encoder else min(ANSWER_TOKENS, sizes["sequence_length"] - 1)),
+        output_tokens=0 if model.is_encoder else min(answer, sizes["sequence_length"] - 1),
         amount=1,
     )
-    _assume_sizes(job, line, amounts)
+    if method.is_training:
+        job = settings.applied_to(job)
+    _assume_sizes(job, line, amounts, settings)
     return job
 
 
@@ -226,6 +269,8 @@ def _usual_sizes(model: Model, method: Method, amounts: Amounts) -> dict[str, in
     if not model.is_language_model:
         return {"batch_per_gpu": _usual_batch(model), "lora_rank": 16, "sequence_length": 1}
     each = amounts.tokens_per_sample
+    if each is None:
+        each = amounts.lengths.sample if method.is_training else amounts.lengths.prompt
     if model.usual_tokens is not None:
         length = model.usual_tokens if each is None else min(model.usual_tokens, int(each))
         batch = 8
@@ -233,7 +278,7 @@ def _usual_sizes(model: Model, method: Method, amounts: Amounts) -> dict[str, in
         # Shorter samples are packed into one sequence.
         length, batch = max(2048, int(each or 0)), 1
     else:
-        length, batch = int(each or 512) + ANSWER_TOKENS, 8
+        length, batch = int(each or 512) + (amounts.lengths.answer or ANSWER_TOKENS), 8
     return {"batch_per_gpu": batch, "lora_rank": 16, "sequence_length": length}
 
 
@@ -243,7 +288,7 @@ def _usual_batch(model: Model) -> int:
     return 1 if model.passes_per_sample > 1 else 32
 
 
-def _assume_sizes(job: Job, line: TextLine, amounts: Amounts) -> None:
+def _assume_sizes(job: Job, line: TextLine, amounts: Amounts, settings: TrainingSettings) -> None:
     """Note what is assumed of the sizes that matter for such a job."""
     noun = "sequence" if job.model.is_language_model else job.unit.removesuffix("s")
     at_once = count(job.batch_per_gpu, noun)
@@ -260,8 +305,16 @@ def _assume_sizes(job: Job, line: TextLine, amounts: Amounts) -> None:
         notes["sequence_length"] = f"sequences of {job.sequence_length} tokens{answer}"
     if job.method in (Method.LORA, Method.QLORA):
         notes["lora_rank"] = f"adapters of rank {job.lora_rank}"
+    said = set(amounts.sizes)
+    if (settings.accumulation, settings.batch_over_all) != (None, None):
+        said.add("accumulation")
+    if None not in (amounts.lengths.prompt, amounts.lengths.answer):
+        said.add("sequence_length")
+    each = amounts.tokens_per_sample or amounts.lengths.prompt or 0
+    if job.model.is_encoder and each > job.sequence_length:
+        line.assume(f"samples cut to the {job.sequence_length} tokens that the model reads")
     for name, note in notes.items():
-        if name not in amounts.sizes:
+        if name not in said:
             line.assume(note)
 
 
@@ -270,6 +323,9 @@ def _method(whole: TextLine, line: TextLine) -> Method:
         line.understand("the method inference")
         return Method.INFERENCE
     method = first(METHODS, whole)
+    if method is Method.LORA and first(PRECISIONS, whole) is Precision.INT4:
+        line.assume("QLoRA, as adapters on weights in 4 bits")
+        return Method.QLORA
     if method is None:
         line.assume("inference, not training")
         return Method.INFERENCE

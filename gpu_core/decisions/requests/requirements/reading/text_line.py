@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TypeVar
 
 from gpu_core.decisions.model.errors import InvalidInput
@@ -55,6 +56,15 @@ def first(table: Sequence[tuple[str, T]], line: TextLine) -> T | None:
     return next((value for pattern, value in table if line.has(pattern)), None)
 
 
+def numbers_left(line: TextLine) -> tuple[str, ...]:
+    """The numbers that no reader took, each with up to two words before it and one behind it."""
+    pattern = r"(?:(?<![\w.-])[a-z][\w-]* ){0,2}(?<![\w.-])\d[\w.,%/:-]*(?: [a-z][\w-]*)?"
+    found = (match[0].strip(" .,:;") for match in re.finditer(pattern, line.text))
+    return tuple(dict.fromkeys(text for text in found if not re.search(_PRECISION, text)))
+
+
+_PRECISION = r"\b\d+[- ]?bits?\b"
+
 _WORDS = (
     (r"half a million", "0.5 million"),
     (r"half a billion", "0.5 billion"),
@@ -76,4 +86,19 @@ def line_of(text: str) -> TextLine:
     plain = " ".join(text.lower().replace("×", "x").replace("q&a", "qa").split())
     for pattern, number in _WORDS:
         plain = re.sub(pattern, number, plain)
-    return TextLine(plain)
+    plain = re.sub(_GROUPED, lambda match: match[0].replace("_", ""), plain)
+    return TextLine(re.sub(_POWER, _digits_of_power, plain))
+
+
+# `1_000_000`, and `7e9`, `10^9`, `3 x 10^9`.
+_GROUPED = r"(?<![\w.])\d{1,3}(?:_\d{3})+(?![\w.])"
+_POWER = (
+    r"(?<![\w.^-])(?:(?P<digits>\d+(?:\.\d+)?)e\+?(?P<e>\d{1,2})"
+    r"|(?:(?P<factor>\d+(?:\.\d+)?) ?[x*] ?)?10(?:\^|\*\*)(?P<power>\d{1,2}))(?![\w.-])"
+)
+
+
+def _digits_of_power(match: re.Match[str]) -> str:
+    digits, exponent = match["digits"] or match["factor"] or "1", match["e"] or match["power"]
+    number = Decimal(f"{digits}e{exponent}")
+    return f"{number:f}" if number == number.to_integral_value() else match[0]

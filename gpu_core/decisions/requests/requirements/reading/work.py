@@ -4,7 +4,12 @@ from gpu_core.decisions.requests.requirements.job import Job, Method
 from gpu_core.decisions.requests.requirements.models import AUDIO
 from gpu_core.decisions.requests.requirements.number_words import short_count
 from gpu_core.decisions.requests.requirements.reading.amounts import Amounts
+from gpu_core.decisions.requests.requirements.reading.prompt_lengths import TOKENS_PER_WORD
 from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate, TextLine
+from gpu_core.decisions.requests.requirements.reading.training_settings import (
+    TrainingSettings,
+    samples_per_step,
+)
 
 TOKENS_PER_PARAMETER = 20
 """Of pre-training, where the text says nothing (Hoffmann et al. 2022, table 3)."""
@@ -14,8 +19,6 @@ ANSWER_TOKENS = 256
 
 _FINE_TUNING_TOKENS = 10e6
 _TOKENS_PER_SAMPLE = 512
-_TOKENS_PER_WORD = 4 / 3
-"""Of English (OpenAI, tokenizer page, 2023: 100 tokens are about 75 words)."""
 
 _PROMPTS = 10_000
 _IMAGES = 100_000
@@ -24,7 +27,13 @@ _AUDIO_S = 100 * 3600.0
 
 
 def amount_of(
-    job: Job, amounts: Amounts, line: TextLine, *, is_amount_known: bool, is_from_scratch: bool
+    job: Job,
+    amounts: Amounts,
+    settings: TrainingSettings,
+    line: TextLine,
+    *,
+    is_amount_known: bool,
+    is_from_scratch: bool,
 ) -> float:
     """How much work is it, in the unit of the job? What it rests on goes to the notes.
 
@@ -37,45 +46,54 @@ def amount_of(
     """
     if is_amount_known:
         return 1.0
-    number = _counted(job, amounts, line)
+    number = _counted(job, amounts, settings, line)
     if number is None and amounts.data_set is not None:
-        number = _of_data_set(job, amounts, line)
+        number = _of_data_set(job, amounts, settings, line)
     if number is None:
         _refuse_unread(job, amounts)
         return _assumed(job, line, is_from_scratch=is_from_scratch) * _epochs(job, amounts, line)
     return number * _epochs(job, amounts, line)
 
 
-def _counted(job: Job, amounts: Amounts, line: TextLine) -> float | None:
+def _counted(
+    job: Job, amounts: Amounts, settings: TrainingSettings, line: TextLine
+) -> float | None:
     counts = amounts.counts
     for noun in ("images", "seconds", "tokens", "words", "samples", "steps"):
         if noun not in counts:
             continue
-        number = _converted(job, noun, counts[noun], amounts, line)
+        number = _converted(job, noun, counts[noun], amounts, settings, line)
         if number is not None:
             return number
     return None
 
 
 def _converted(
-    job: Job, noun: str, number: float, amounts: Amounts, line: TextLine
+    job: Job,
+    noun: str,
+    number: float,
+    amounts: Amounts,
+    settings: TrainingSettings,
+    line: TextLine,
 ) -> float | None:
     """This many of a noun in the unit of the job; None: such a job has no use for it."""
     if noun == "steps":
-        return _of_steps(job, number, line)
+        is_batch_said = "batch_per_gpu" in amounts.sizes
+        samples = samples_per_step(job, settings, is_batch_said=is_batch_said)
+        return _of_steps(job, number, samples, line)
     if noun == "seconds":
         return _noted(line, number, f"{number / 3600:,.4g} hours of audio", job.unit == AUDIO)
     if noun == "images" or (noun == "samples" and job.unit == "images"):
         return _noted(line, number, f"{number:,.0f} {noun}", job.unit == "images")
     if noun in ("tokens", "words"):
-        return _of_tokens(job, number * (_TOKENS_PER_WORD if noun == "words" else 1), line)
+        return _of_tokens(job, number * (TOKENS_PER_WORD if noun == "words" else 1), line)
     if job.unit == "tokens":
         line.understand(f"{number:,.0f} samples")
-        each = amounts.tokens_per_sample
+        each = amounts.tokens_per_sample or amounts.lengths.sample
         if each is None:
             each = min(_TOKENS_PER_SAMPLE, job.sequence_length)
             line.assume(f"{each:g} tokens in each sample")
-        return number * each
+        return number * (min(each, job.sequence_length) if job.model.is_encoder else each)
     return _noted(line, number, f"{number:,.0f} samples", job.unit == "prompts")
 
 
@@ -96,20 +114,21 @@ def _of_tokens(job: Job, number: float, line: TextLine) -> float | None:
     return max(1.0, number / job.sequence_length)
 
 
-def _of_steps(job: Job, number: float, line: TextLine) -> float | None:
+def _of_steps(job: Job, number: float, samples: float, line: TextLine) -> float | None:
     if not job.method.is_training:
         return None
     line.understand(f"{number:,.0f} steps")
-    samples = job.batch_per_gpu * job.accumulation
-    line.assume(f"{samples} samples in each step")
+    line.assume(f"{samples:,g} samples in each step")
     return number * samples * (job.sequence_length if job.unit == "tokens" else 1)
 
 
-def _of_data_set(job: Job, amounts: Amounts, line: TextLine) -> float | None:
+def _of_data_set(
+    job: Job, amounts: Amounts, settings: TrainingSettings, line: TextLine
+) -> float | None:
     data = amounts.data_set
     if data is None:
         return None
-    number = _converted(job, data.noun, data.number, amounts, line)
+    number = _converted(job, data.noun, data.number, amounts, settings, line)
     if number is not None:
         line.understand(f"the size of {data.name} ({data.source})")
     return number

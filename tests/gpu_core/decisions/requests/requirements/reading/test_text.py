@@ -130,6 +130,71 @@ def test_sizes_in_the_text_are_not_counted_as_work():
     assert job.amount == 10e6
 
 
+# Text; prompt and answer together, the answer.
+LENGTHS = (
+    ("inference with a 7B on 10k prompts, 512 tokens in, 128 out", 640, 128),
+    ("inference with a 7B on 10k prompts, 4096 in / 512 out for all", 4608, 512),
+    ("a 7B with 1k input 1k output for 10k requests", 512 + 1024, 1024),
+    ("inference with a 7B on 10k prompts of 2,000 tokens, answers of 300 tokens", 2300, 300),
+    ("translate 1M sentences of 40 input tokens and 60 output tokens each with a 7B", 100, 60),
+    ("llama-3-8b inference, 1M prompts, input 1000 tokens output 500 tokens", 1500, 500),
+    ("inference with a 7B for 2M rows, max 64 output tokens", 576, 64),
+    ("generate 200 tokens per prompt for 5k prompts with a 7B", 712, 200),
+    ("1000 prompts, 1024-token prompts, 128-token answers, with a 7B", 1152, 128),
+    ("summaries of 90 words for 50k articles with a 7B", 512 + 120, 120),
+    ("inference with a 7B, max_new_tokens=32", 544, 32),
+    ("inference with a 7B, 5k context, 100 output tokens", 5120, 100),
+    ("inference with a 7B on 10k prompts", 768, 256),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "want_length", "want_answer"), [pytest.param(*row, id=row[0]) for row in LENGTHS]
+)
+def test_lengths_of_prompts_and_answers(text, want_length, want_answer):
+    job = read_text(text).job
+    assert (job.sequence_length, job.output_tokens) == (want_length, want_answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("seq len 8192", {"sequence_length": 8192}, id="seq len"),
+        pytest.param("seq_len=8192", {"sequence_length": 8192}, id="an underscore"),
+        pytest.param("max_seq_length: 4096", {"sequence_length": 4096}, id="a colon"),
+        pytest.param("max length 8k", {"sequence_length": 8192}, id="max length"),
+        pytest.param("context 4k", {"sequence_length": 4096}, id="context"),
+        pytest.param("per_device_train_batch_size=4", {"batch_per_gpu": 4}, id="per device"),
+        pytest.param("micro batch 64", {"batch_per_gpu": 64}, id="micro batch"),
+        pytest.param("bs 16", {"batch_per_gpu": 16}, id="bs"),
+        pytest.param(
+            "gradient_accumulation_steps=4", {"accumulation": 4}, id="gradient accumulation"
+        ),
+        pytest.param("global batch 512", {"batch_per_gpu": 1}, id="a batch over all GPUs"),
+        pytest.param("r=64", {"lora_rank": 64}, id="r"),
+        pytest.param("lora alpha 128", {"lora_rank": 16}, id="alpha is no rank"),
+        pytest.param("8-bit AdamW", {"optimizer": "adamw-8bit"}, id="8-bit AdamW"),
+        pytest.param("adamw_8bit", {"optimizer": "adamw-8bit"}, id="adamw_8bit"),
+        pytest.param("SGD with momentum", {"optimizer": "sgd-momentum"}, id="SGD with momentum"),
+        pytest.param("ZeRO-2", {"zero_stage": 2}, id="ZeRO-2"),
+        pytest.param("FSDP", {"zero_stage": 3}, id="FSDP"),
+        pytest.param("gradient checkpointing", {"recompute": "full"}, id="gradient checkpointing"),
+        pytest.param("dropout 0.05 and weight decay 1e-4", {}, id="settings without effect"),
+    ],
+)
+def test_settings_of_a_training(text, want):
+    reading = read_text(f"LoRA fine-tuning of a 7B on 10M tokens, {text}")
+    assert (reading.job.method, reading.job.amount) == ("lora", 10e6)
+    assert reading.not_read == ()
+    assert {name: getattr(reading.job, name) for name in want} == want
+
+
+def test_numbers_without_effect_are_shown():
+    reading = read_text("generate 64 images of 1024x1024 with flux in 3 styles")
+    assert reading.job.amount == 64
+    assert reading.not_read == ("of 1024x1024 with", "in 3 styles")
+
+
 def test_it_says_what_it_understood_and_what_it_assumed():
     reading = read_text("Fine-tune a 7B model on 1 million examples")
     assert reading.understood == ("a model with 7B parameters", "1,000,000 samples")

@@ -88,6 +88,36 @@ JOBS = (
      50_000 * 512, "tokens"),
     ("on 2B training tokens fine-tune mistral", "mistral-7b", "lora", 2e9, "tokens"),
     ("flux 5000 images", "flux-1-dev", "inference", 5_000, "images"),
+    ("fine-tune a 7B on 20k examples, 800 tokens each", "transformer with 7B parameters", "lora",
+     16 * M, "tokens"),
+    ("summarize 50k articles into 100 words with llama 3 8b", "llama-3-8b", "inference", 50_000,
+     "prompts"),
+    ("write 50k summaries of 100 words with a 7B", "transformer with 7B parameters", "inference",
+     50_000, "prompts"),
+    ("fine-tune a 7B on 1e9 tokens", "transformer with 7B parameters", "lora", 1e9, "tokens"),
+    ("fine-tune a 7B on 1_000_000 tokens", "transformer with 7B parameters", "lora", 1 * M,
+     "tokens"),
+    ("fine-tune a 7B on 3 x 10^9 tokens", "transformer with 7B parameters", "lora", 3e9, "tokens"),
+    ("fine tune mistral 7b in 4 bit on a single GPU", "mistral-7b", "qlora", 10 * M, "tokens"),
+    ("SFT of Qwen2.5-7B on 100k conversations", "qwen-2.5-7b", "lora", 51.2 * M, "tokens"),
+    ("evaluate a 13B model on MMLU", "transformer with 13B parameters", "inference", 14_079,
+     "prompts"),
+    ("fine-tune bert-base on SQuAD for 2 epochs", "bert-base", "lora", 87_599 * 512 * 2, "tokens"),
+    ("LoRA of an 8B for 1000 steps, global batch 128", "transformer with 8B parameters", "lora",
+     1000 * 128 * 2048, "tokens"),
+    ("pretrain a 7B for 500k steps with a global batch size of 4M tokens",
+     "transformer with 7B parameters", "full", 2e12, "tokens"),
+    ("pretrain bert-large for 1M steps, batch 256, seq 512", "bert-large", "full", 256e6 * 512,
+     "tokens"),
+    ("fine-tune a 7B on 50k samples, each with 1k tokens", "transformer with 7B parameters", "lora",
+     50_000 * 1024, "tokens"),
+    ("fine-tune bge-large on 10k documents of 2k tokens", "bge-large", "lora", 10_000 * 512,
+     "tokens"),
+    ("classify 50k images every day with resnet-50", "resnet-50", "inference", 50_000, "images"),
+    ("full fine-tuning of a 70 b model using zero 3 and adamw 8bit",
+     "transformer with 70B parameters", "full", 10 * M, "tokens"),
+    ("train resnet-50 on imagenet, save every 500 steps, warmup 2000 steps, lr 1e-4", "resnet-50",
+     "full", 1_281_167 * 90, "images"),
 )  # fmt: skip
 
 # Text; whether a GPU is needed.
@@ -105,6 +135,16 @@ ADVICE = (
     ("computer vision", GpuNeed.LIKELY),
     ("model training", GpuNeed.LIKELY),
     ("large model", GpuNeed.LIKELY),
+    ("nightly ETL of 3 TB parquet with pandas", GpuNeed.NONE),
+    ("do not use a GPU: train a logistic regression", GpuNeed.NONE),
+    ("train a 7B without GPUs", GpuNeed.NONE),
+    ("k-means on 10 million rows", GpuNeed.NONE),
+    ("t-SNE on 1 million points with cuML", GpuNeed.OPTIONAL),
+    ("video transcoding of 300 clips with ffmpeg", GpuNeed.OPTIONAL),
+    ("quantize a 70B model to int4", GpuNeed.OPTIONAL),
+    ("convert 10k pdfs to text", GpuNeed.NONE),
+    ("train an LSTM on 5 years of hourly data", GpuNeed.LIKELY),
+    ("I need 4 A100 for 6 hours", GpuNeed.LIKELY),
 )
 
 # Text; what the refusal names.
@@ -119,11 +159,6 @@ REFUSED = (
     ("train resnet-50 on 2 RTX 4090", "'rtx 4090'"),
     ("fine-tune an 8B model in fp8", "precision"),
     ("make coffee", "names no model"),
-    ("fine-tune a 7B on 20k examples, 800 tokens each", "counts samples and tokens"),
-    ("summarize 50k articles into 100 words with llama 3 8b", "counts samples and words"),
-    ("fine-tune a 7B on 1e9 tokens", "'1e9'"),
-    ("fine-tune a 7B on 1_000_000 tokens", "'1_000'"),
-    ("fine-tune a 7B on 10^9 tokens", "'10^9'"),
     ("fine-tune a 7B on 1,5 million tokens", "'1,5'"),
     ("fine-tune a 7B on 10-20k samples", "not a range"),
     ("fine-tune a 7B on 1M+ tokens", "'1m+'"),
@@ -131,6 +166,13 @@ REFUSED = (
     ("fine-tune a 7B on 100 GB of text", "'100 gb of'"),
     ("pretrain gpt-2 on 10% of openwebtext", "'10%'"),
     ("10 requests per second with a 7B", "not a rate"),
+    ("serve llama 3 8b at 20 requests a second", "not a rate"),
+    ("llama 3 8b, 50 req/s", "not a rate"),
+    ("500 images/day with resnet-50", "not a rate"),
+    ("run a 7B at 10 qps", "not a rate"),
+    ("entraîner un modèle de 7B sur 1 milliard de tokens", "'1 milliard'"),
+    ("full fine-tuning of a 7B in 4 bit", "trains in int4"),
+    ("fine-tune a 7B with ZeRO 5", "ZeRO stage"),
     ("fine-tune a 7B without lora", "not to be done"),
     ("don't train, just run a 7B", "not to be done"),
 )
@@ -146,8 +188,10 @@ def test_there_are_enough_examples() -> None:
     [pytest.param(*row, id=row[0]) for row in JOBS],
 )
 def test_jobs(text, want_model, want_method, want_amount, want_unit):
-    job = read_text(text).job
+    reading = read_text(text)
+    job = reading.job
     assert job is not None
+    assert reading.not_read == ()
     assert (job.model.name, str(job.method)) == (want_model, want_method)
     assert (job.amount, job.unit) == (pytest.approx(want_amount), want_unit)
 
