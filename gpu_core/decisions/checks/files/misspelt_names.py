@@ -1,0 +1,167 @@
+"""Does a policy name a GPU type, team or queue that was probably misspelt?"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
+from gpu_core.decisions.catalog.product_names import gpu_types_meant
+from gpu_core.decisions.checks.files.findings import FileFinding
+from gpu_core.decisions.kubernetes.lint import Severity
+from gpu_core.decisions.model.errors import alternatives, nearest_name
+from gpu_core.decisions.policy.flavor_keys import ANY
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.policy.quotas import Quota
+
+MISSPELT_GPU_TYPE = "misspelt-gpu-type"
+MISSPELT_TEAM = "misspelt-team"
+MISSPELT_QUEUE = "misspelt-queue"
+
+USUAL_QUEUES = ("critical", "high", "medium", "low")
+
+_CLOSE = 0.8
+"""The least similarity of a misspelling: one letter of five is wrong (Ratcliff and Obershelp 1988).
+Names of one's own are often alike, so that it is more than for names from a fixed list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Doubt:
+    code: str
+    path: str
+    message: str
+
+
+def misspelt_names(
+    policy: Policy, lines: Mapping[str, int], place: str | None
+) -> list[FileFinding]:
+    """Which names of the policy are close to a known one, and are none?
+
+    A policy may name GPU types, teams and queues of its own, so that an unknown name alone is no
+    finding.
+
+    Args:
+        policy: It has been read without errors.
+        lines: The line of each field, by its dotted path.
+        place: Which of several objects in the file; None: the file has one.
+    """
+    doubts = [*_gpu_types(policy), *_teams(policy), *_queues(policy)]
+    return [
+        FileFinding(
+            severity=Severity.WARNING,
+            code=doubt.code,
+            place=place,
+            path=doubt.path,
+            line=lines.get(doubt.path),
+            message=doubt.message,
+        )
+        for doubt in doubts
+    ]
+
+
+def _gpu_types(policy: Policy) -> Iterator[_Doubt]:
+    for path, name in _named_gpu_types(policy):
+        known = () if path.startswith("prices.") else policy.prices
+        meant = _gpu_type_meant(name, known)
+        if meant:
+            prices = "" if name in policy.prices else "has no price and "
+            yield _Doubt(
+                code=MISSPELT_GPU_TYPE,
+                path=path,
+                message=f"{name!r} {prices}is not in the catalog; did you mean "
+                f"{alternatives(meant)}?",
+            )
+
+
+def _named_gpu_types(policy: Policy) -> Iterator[tuple[str, str]]:
+    for name in policy.prices:
+        yield f"prices.{name}", name
+    if policy.virtual_gpus is not None:
+        yield "virtual_gpus.gpu_type", policy.virtual_gpus.gpu_type
+    for index, nodes in enumerate(policy.kubernetes.provisioned):
+        yield f"kubernetes.provisioned.{index}.gpu_type", nodes.gpu_type
+    for index, offer in enumerate(policy.scale.offers):
+        yield f"scale.offers.{index}.gpu_type", offer.gpu_type
+    if policy.quotas is None:
+        return
+    for name, team in policy.quotas.teams.items():
+        yield from _flavors(f"quotas.teams.{name}", team)
+    for name, cohort in policy.quotas.cohorts.items():
+        yield from _flavors(f"quotas.cohorts.{name}", cohort)
+
+
+def _flavors(path: str, quota: Quota) -> Iterator[tuple[str, str]]:
+    limits = {
+        "nominal_quota": quota.nominal_quota_milli or {},
+        "borrowing_limit": quota.borrowing_limit_milli,
+        "lending_limit": quota.lending_limit_milli,
+    }
+    for limit, gpus in limits.items():
+        for flavor in gpus:
+            gpu_type = flavor.partition("/")[0]
+            if gpu_type != ANY:
+                yield f"{path}.{limit}.{flavor}", gpu_type
+
+
+def _gpu_type_meant(name: str, priced: Collection[str]) -> tuple[str, ...]:
+    """The priced types that the name may stand for, else those of the catalog."""
+    if name in priced or name in GPU_TYPES:
+        return ()
+    for known in (priced, GPU_TYPES):
+        nearest = nearest_name(name, known)
+        meant = gpu_types_meant(name, known) or (() if nearest is None else (nearest,))
+        if meant:
+            return meant
+    return ()
+
+
+def _teams(policy: Policy) -> Iterator[_Doubt]:
+    """Names in one section that are close to, and not among, those of the section before it."""
+    sections = [
+        ("quotas.teams", () if policy.quotas is None else policy.quotas.teams),
+        ("permissions.teams", policy.permissions.teams),
+        ("fair_share.weights", policy.fair_share.weights),
+    ]
+    named = [(path, f"{path}.{name}", name) for path, names in sections for name in names]
+    named += [
+        ("budgets", f"budgets.{index}.of", budget.of)
+        for index, budget in enumerate(policy.budgets)
+        if budget.scope == "team" and budget.of is not None
+    ]
+    known: dict[str, str] = {}
+    for section, path, name in named:
+        others = [other for other, where in known.items() if where != section]
+        meant = None if name in known else _misspelt(name, others)
+        if meant is not None:
+            yield _Doubt(
+                code=MISSPELT_TEAM,
+                path=path,
+                message=f"{name!r} is close to the team {meant!r} of {known[meant]}; "
+                "did you mean that?",
+            )
+        known.setdefault(name, section)
+
+
+def _queues(policy: Policy) -> Iterator[_Doubt]:
+    missing = [name for name in USUAL_QUEUES if name not in policy.priorities]
+    for name in policy.priorities:
+        meant = None if name in USUAL_QUEUES else _misspelt(name, missing)
+        if meant is not None:
+            yield _Doubt(
+                code=MISSPELT_QUEUE,
+                path=f"priorities.{name}",
+                message=f"{name!r} is not one of the usual queues; did you mean {meant!r}?",
+            )
+
+
+def _misspelt(name: str, known: Iterable[str]) -> str | None:
+    """The known name that this is a misspelling of; None: none.
+
+    Names that differ in their numbers only, such as `vision-1` and `vision-2`, are two names.
+    """
+    for other in sorted(known):
+        if re.sub(r"\d+", "0", name) == re.sub(r"\d+", "0", other):
+            continue
+        if SequenceMatcher(None, name.lower(), other.lower()).ratio() >= _CLOSE:
+            return other
+    return None
