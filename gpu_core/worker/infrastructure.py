@@ -136,6 +136,10 @@ class Infrastructure(Protocol):
         """May a run's variables hold secrets? Not where others read them, as in manifests."""
         ...
 
+    def is_placed_as_planned(self, policy: Policy) -> bool:
+        """Is an attempt on the nodes of its plan or on none? False: another scheduler places it."""
+        ...
+
     @property
     def variable_names(self) -> frozenset[str]:
         """Job variables that only this infrastructure reads and that a template need not name."""
@@ -180,11 +184,11 @@ class Infrastructure(Protocol):
     def binding(
         self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
     ) -> Binding | None:
-        """Is it on other nodes, or bound later, than it was placed? None: it is not, or not yet on
-        all of its nodes.
+        """Where is it, if that was not certain until now? None: it was, or it is not yet on all of
+        its nodes.
 
         Args:
-            running: It waited for nodes which were still to come, or another scheduler places it.
+            running: It waits for nodes which are still to come, or for another scheduler.
             others: All others that are not settled: they hold something, or have held it.
             policy: Of the pool.
         """

@@ -415,7 +415,12 @@ class GpuScheduler:
         placements = {c.workload_id: c.placement for c in plan.commands if isinstance(c, Admit)}
         # Their GPUs may have become free after this cycle started.
         admitted = await self._attempts.open(
-            placements, demands, self._zones(), policy, datetime.now(UTC)
+            placements,
+            demands,
+            self._zones(),
+            policy,
+            datetime.now(UTC),
+            is_placed_as_planned=self._infrastructure.is_placed_as_planned(policy),
         )
         self._preemptors.difference_update(admitted)
         return admitted
@@ -428,7 +433,8 @@ class GpuScheduler:
         steps: StepTimes,
     ) -> None:
         holding = [running.attempt for running in self._attempts.holding()]
-        used = {(share.node, gpu) for a in holding for share in a.held for gpu in share.gpu_ids}
+        placed = [attempt for attempt in holding if attempt.bound_at is not None]
+        used = {(share.node, gpu) for a in placed for share in a.held for gpu in share.gpu_ids}
         there = [node for node in self._nodes if not node.is_planned]
         known = {(node.name, gpu) for node in there for gpu in node.gpu_ids}
         unhealthy = {(node.name, gpu) for node in there for gpu in node.unhealthy_gpu_ids}

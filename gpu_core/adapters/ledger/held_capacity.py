@@ -41,7 +41,7 @@ def read_held(
     statement = (
         sa.select(attempts)
         .join_from(runs, attempts)
-        .where(*overlapping(of_all), sa.or_(is_apart(), _has_several_nodes()))
+        .where(*overlapping(of_all), _has_a_place(), sa.or_(is_apart(), _has_several_nodes()))
     )
     for row in read_rows(connection, statement, (attempts,), set()):
         attempt = attempt_of(row)
@@ -52,6 +52,11 @@ def read_held(
                 usage = held_on(attempt, interval.node, counted, asked.now)
                 found[interval.interval_id].append(usage)
     return {interval_id: sum_usage(parts) for interval_id, parts in found.items()}
+
+
+def _has_a_place() -> sa.ColumnElement[bool]:
+    """The nodes of an attempt that another scheduler has still to place are only planned."""
+    return sa.or_(attempts.c.bound_at.is_not(None), attempts.c.released_at.is_not(None))
 
 
 def _has_several_nodes() -> sa.ColumnElement[bool]:
@@ -87,6 +92,7 @@ def _sums(asked: CostQuestion) -> sa.Select[Any]:
         )
         .where(
             *overlapping(asked),
+            _has_a_place(),
             ~is_apart(),
             ~_has_several_nodes(),
             _c.since < min(asked.window.end, asked.now),

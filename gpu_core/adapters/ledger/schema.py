@@ -283,6 +283,7 @@ attempts = sa.Table(
     sa.Column("gpu_summaries", GpuSummaries),
     sa.Column("host_summary", HostSummaryJson),
     sa.Column("micro_batch_divisor", sa.Integer),
+    sa.Column("bound_at", UtcTimestamp),
     # The fence against starting one attempt twice, by any worker.
     sa.UniqueConstraint("flow_run_id", "number"),
     sa.Index("ix_attempts_admitted_at", "admitted_at"),

@@ -265,7 +265,8 @@ class Ledger:
     def move_attempt(self, attempt: Attempt) -> bool:
         """Write down where an open attempt really is, that was opened before it was known.
 
-        Node, GPUs, capacity, price, zone and the moment from which it holds them are corrected.
+        Node, GPUs, capacity, price, zone and the moments from which it holds them, and from which
+        that is certain, are corrected.
 
         Returns:
             False: it is over, or not there.
@@ -286,6 +287,7 @@ class Ledger:
             price_micro_usd_per_gib_hour=attempt.price_micro_usd_per_gib_hour,
             price_source=attempt.price_source,
             price_as_of=attempt.price_as_of,
+            bound_at=attempt.bound_at,
         )
 
     def mark_draining(

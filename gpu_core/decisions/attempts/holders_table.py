@@ -195,9 +195,13 @@ def _until(entry: HoldersTableEntry) -> str:
 
 
 def _nodes(attempt: Attempt) -> str:
-    names = [share.node for share in attempt.held]
-    shown = [
-        name if (kind := planned_kind(name)) is None else f"a new node of {kind}" for name in names
-    ]
+    shown = [_shown(share.node, attempt) for share in attempt.held]
     rest = len(shown) - _MOST_NODES
     return ", ".join(shown[:_MOST_NODES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _shown(node: str, attempt: Attempt) -> str:
+    kind = planned_kind(node)
+    if kind is not None:
+        return f"a new node of {kind}"
+    return node if attempt.bound_at is not None else "not placed yet"

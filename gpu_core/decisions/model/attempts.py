@@ -216,6 +216,10 @@ class Attempt:
     """What its micro-batch was divided by; None: by nothing, or from before this was kept."""
     host_summary: HostSummary | None = None
     """What its processes took of their machine; None: not sampled, or it is not over."""
+    bound_at: datetime | None = None
+    """Since when it is certain that it is on these nodes or on none: from its admission where its
+    pods are pinned to them, else from when they were bound. None: its nodes are only planned, or
+    the record is from before this was kept."""
 
     @property
     def is_excused(self) -> bool:

@@ -4,6 +4,8 @@ A node that is planned with and not there yet is called `new/KIND/NUMBER`. No ma
 names of Kubernetes nodes and of hosts have no slash.
 """
 
+from gpu_core.decisions.model.cluster import Placement
+
 UNKNOWN_NODE = "unknown"
 """Another scheduler placed the attempt, and its pod was never seen on a node."""
 
@@ -25,3 +27,8 @@ def planned_kind(node: str) -> str | None:
 def is_machine(node: str) -> bool:
     """Does this name say on which machine an attempt is, or was?"""
     return node != UNKNOWN_NODE and planned_kind(node) is None
+
+
+def is_all_known(placement: Placement) -> bool:
+    """Is each of its nodes a machine?"""
+    return all(is_machine(share.node) for share in placement.shares)

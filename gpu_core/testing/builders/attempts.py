@@ -50,6 +50,7 @@ def make_attempt(flow_run_id: str = "run-1", number: int = 1, **fields: Any) -> 
         "capacity_type": "on-demand",
         "price_micro_usd_per_gpu_hour": 1_000_000,
         "admitted_at": NOON,
+        "bound_at": fields.get("admitted_at", NOON),
     }
     return Attempt(**(ordinary | fields))
 

@@ -22,6 +22,7 @@ from gpu_core.decisions.model.attempts import Attempt, RunRecord, held_gpus
 from gpu_core.decisions.model.cluster import Placement
 from gpu_core.decisions.model.pydantic_errors import known_names
 from gpu_core.decisions.model.redaction import redact
+from gpu_core.decisions.model.virtual_nodes import is_all_known
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.job_variables import GpuRequest
 from gpu_core.decisions.spot.node_avoidance import zone_of
@@ -35,7 +36,7 @@ from gpu_core.worker.operations.throttle import Throttle
 from gpu_core.worker.pending.demand import Demand
 from gpu_core.worker.startup.state_folder import RUNS
 from gpu_core.worker.watch.decision_log import DecisionLog
-from gpu_core.worker.watch.prices import Prices
+from gpu_core.worker.watch.prices import NOT_PLACED, SOURCES_OF_NOTHING_YET, Prices
 from gpu_core.worker.watch.spooled_writes import SpooledWrites
 
 _log = logging.getLogger("prefect.gpu.attempts")
@@ -111,6 +112,8 @@ class AttemptRegistry:
         zones: Mapping[str, str | None],
         policy: Policy,
         now: datetime,
+        *,
+        is_placed_as_planned: bool = True,
     ) -> list[str]:
         """Write down new attempts and hold their GPUs. Returns the runs that got one.
 
@@ -118,6 +121,8 @@ class AttemptRegistry:
 
         Args:
             zones: In which zone each node is, by name.
+            is_placed_as_planned: Whether they get these nodes or none; False: another scheduler
+                places them.
         """
         if not placements:
             return []
@@ -127,7 +132,10 @@ class AttemptRegistry:
             demand = demands[flow_run_id]
             with self.faults.contained(flow_run_id, demand.workload.name, "admitted", now):
                 number = 1 + max((a.number for a in earlier.get(flow_run_id, ())), default=0)
-                running = self._new(demand, placement, number, zones, policy, now)
+                running = self._new(
+                    *(demand, placement, number, zones, policy, now),
+                    is_placed_as_planned=is_placed_as_planned,
+                )
                 # Kept in mind first: a ledger that fails may have written it down all the same.
                 self._open[running.attempt.attempt_id] = running
                 begun.append(running)
@@ -153,22 +161,30 @@ class AttemptRegistry:
 
         It holds GPUs, and costs something, only from then on.
         """
+        changes: dict[str, Any] = {
+            "admitted_at": max(binding.since, running.attempt.admitted_at),
+            "bound_at": binding.since if is_all_known(binding.placement) else None,
+        }
+        is_elsewhere = binding.placement != running.allocation().placement
+        if is_elsewhere or running.attempt.price_source in SOURCES_OF_NOTHING_YET:
+            changes |= self._place_fields(binding, policy)
+        await in_thread(self._ledger.move_attempt, replace(running.attempt, **changes))
+        # Its end may have been judged meanwhile, concurrently with this cycle.
+        running.attempt = replace(running.attempt, **changes)
+
+    def _place_fields(self, binding: Binding, policy: Policy) -> dict[str, Any]:
         placement, node = binding.placement, binding.node
         rates = self._prices.rates(placement, policy, datetime.now(UTC), node)
-        changes: dict[str, Any] = {
+        return {
             "node": placement.shares[0].node,
             "gpu_type": placement.gpu_type,
             "gpu_ids": placement.gpu_ids,
             "capacity_type": placement.capacity_type,
             "gpu_quantity": held_gpus(placement.shares),
             **price_fields(rates),
-            "admitted_at": max(binding.since, running.attempt.admitted_at),
             "shares": placement.shares,
             "zone": None if node is None else zone_of(node),
         }
-        await in_thread(self._ledger.move_attempt, replace(running.attempt, **changes))
-        # Its end may have been judged meanwhile, concurrently with this cycle.
-        running.attempt = replace(running.attempt, **changes)
 
     async def reprice(self, policy: Policy, now: datetime) -> None:
         """Write down the prices that have changed for attempts that run.
@@ -179,7 +195,7 @@ class AttemptRegistry:
             return
         missing = False
         for running in list(self._open.values()):
-            if running.phase.has_ended or running.awaited_kinds:
+            if running.phase.has_ended or running.attempt.bound_at is None:
                 continue
             if not all(self._prices.knows(share.node) for share in running.attempt.held):
                 missing = True
@@ -222,9 +238,13 @@ class AttemptRegistry:
         zones: Mapping[str, str | None],
         policy: Policy,
         now: datetime,
+        *,
+        is_placed_as_planned: bool,
     ) -> AttemptState:
         gpu_type = placement.gpu_type
         node = placement.shares[0].node if placement.shares else self._host
+        is_bound = is_placed_as_planned or not placement.shares
+        rates = self._prices.rates(placement, policy, now) if is_bound else NOT_PLACED
         attempt = Attempt(
             attempt_id=str(uuid4()),
             flow_run_id=demand.workload.workload_id,
@@ -236,7 +256,7 @@ class AttemptRegistry:
             gpu_ids=placement.gpu_ids,
             capacity_type=placement.capacity_type,
             gpu_quantity=held_gpus(placement.shares),
-            **price_fields(self._prices.rates(placement, policy, now)),
+            **price_fields(rates),
             cpu_milli=demand.workload.shape.cpu_milli * demand.workload.shape.nodes or None,
             memory_mib=demand.workload.shape.memory_mib * demand.workload.shape.nodes or None,
             micro_batch_divisor=(
@@ -246,7 +266,8 @@ class AttemptRegistry:
             ),
             admitted_at=now,
             shares=placement.shares,
-            zone=zones.get(node),
+            zone=zones.get(node) if is_bound else None,
+            bound_at=now if is_bound and is_all_known(placement) else None,
             job_variables=_remembered(demand.variables),
         )
         return AttemptState(

@@ -82,14 +82,14 @@ def run_fields(running: AttemptState, reason: str | None = None) -> dict[str, ob
     """What a structured log line about this attempt has, as `extra` of the line.
 
     Args:
-        running: Which attempt. Its `node` is missing while it waits for one; a gang has several.
+        running: Which attempt. Its `node` is missing until it is certain; a gang has several.
         reason: The reason code that the line is about; None: about none.
     """
     known = {
         "flow_run_id": running.record.flow_run_id,
         "flow_run_name": running.record.name,
         "attempt": running.attempt.number,
-        "node": None if running.awaited_kinds else ",".join(s.node for s in running.attempt.held),
+        "node": _nodes(running) if running.attempt.bound_at is not None else None,
         "reason": reason,
     }
     return {name: value for name, value in known.items() if value not in (None, "")}
@@ -109,8 +109,13 @@ def describe_placement(running: AttemptState, verb: str) -> str:
     kinds = ", ".join(running.awaited_kinds)
     if kinds:
         return f"waits for a new node ({kinds}) with {gpus}, {attempt.capacity_type}"
-    nodes = ", ".join(share.node for share in attempt.held)
-    return f"{verb} on {gpus} of {nodes}: {', '.join(attempt.gpu_ids)}"
+    if running.is_to_be_placed:
+        return f"waits for another scheduler to place it (planned with {gpus})"
+    return f"{verb} on {gpus} of {_nodes(running, ', ')}: {', '.join(attempt.gpu_ids)}"
+
+
+def _nodes(running: AttemptState, separator: str = ",") -> str:
+    return separator.join(share.node for share in running.attempt.held)
 
 
 def reasons_of_choice(running: AttemptState) -> dict[str, str]:
@@ -131,7 +136,7 @@ def start_note(running: AttemptState) -> str:
     attempt = running.attempt
     price = attempt.price_micro_usd_per_gpu_hour
     sentences = [f"Attempt {attempt.number} {describe_placement(running, 'starts')}."]
-    if price is not None and attempt.gpu_count and not running.awaited_kinds:
+    if price is not None and attempt.gpu_count and attempt.bound_at is not None:
         an_hour = format_usd(round_half_up(price * attempt.priced_gpus))
         sentences.append(f"It costs {an_hour} an hour ({attempt.capacity_type}).")
     reasons = reasons_of_choice(running).items()

@@ -171,6 +171,11 @@ class AttemptState:
         return tuple(sorted(kind for kind in kinds if kind is not None))
 
     @property
+    def is_to_be_placed(self) -> bool:
+        """Will another scheduler choose its nodes? They are only planned."""
+        return self.attempt.bound_at is None and not self.awaited_kinds
+
+    @property
     def drain_reason(self) -> EndReason | None:
         """Why it was asked to stop."""
         return self.attempt.drain_reason

@@ -85,6 +85,7 @@ from gpu_core.worker.kubernetes.jobs.end_causes import EndCauses
 from gpu_core.worker.kubernetes.jobs.gang_start import GangStart
 from gpu_core.worker.kubernetes.jobs.job_status import (
     exit_of,
+    has_run_a_pod,
     is_alive,
     is_done,
     is_losing_pods,
@@ -106,7 +107,6 @@ from gpu_core.worker.kubernetes.jobs.pod_telemetry import PodTelemetry
 from gpu_core.worker.kubernetes.jobs.run_references import RunReferences
 from gpu_core.worker.kubernetes.jobs.tombstones import Tombstones
 from gpu_core.worker.kubernetes.jobs.ttl_cleanup import TtlCleanup
-from gpu_core.worker.kubernetes.jobs.unadmitted import UnadmittedAttempts
 from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns, begun_pods
 from gpu_core.worker.kubernetes.logs.final_logs import FinalLogs
 from gpu_core.worker.kubernetes.logs.output import OutputFollower
@@ -186,7 +186,6 @@ class KubernetesInfrastructure:
         self._final_logs = FinalLogs(api, self._rights)
         self._ttl_cleanup = TtlCleanup(api, self._view.custom_jobs, pool, may_act, self._rights)
         self._orphan_cleanup = OrphanCleanup(self._view, self._objects, client, pool, may_act)
-        self._unadmitted = UnadmittedAttempts(self._view)
         self._gang_start = GangStart(api, self._view, may_act)
         self._node_preparation = NodePreparation(
             api, lambda: self._view.nodes, pool, namespace, may_act
@@ -233,6 +232,10 @@ class KubernetesInfrastructure:
         """Each reader of Jobs or pods sees it: what is secret comes from Secrets."""
         return False
 
+    def is_placed_as_planned(self, policy: Policy) -> bool:
+        """Pods are pinned to the nodes of the plan, except in Kueue's queue."""
+        return policy.kubernetes.kueue_queue is None
+
     @property
     def variable_names(self) -> frozenset[str]:
         """Those that shape pods, also where the pool's template is older than one of them."""
@@ -274,27 +277,31 @@ class KubernetesInfrastructure:
         self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
     ) -> Binding | None:
         """Which GPUs of the nodes that its pods are bound to does it hold?"""
-        return self._bindings.current(running, others, policy)
+        return self._bindings.current(running, others)
 
     def final_binding(
         self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
     ) -> Binding | None:
         """Which GPUs did it hold, by its pods as they were seen last?"""
-        return self._bindings.final(running, others, policy)
+        return self._bindings.final(running, others)
 
     def allocations(
         self, attempts: Sequence[AttemptState], policy: Policy
     ) -> tuple[Allocation, ...]:
-        """What do they hold? Where Kueue places them, no GPU that a bound attempt holds."""
-        return self._bindings.allocations(attempts, policy)
+        """What do they hold? One that others place, no GPU that a bound attempt holds."""
+        return self._bindings.allocations(attempts)
 
     async def context(self, running: AttemptState, context: RunContext) -> RunContext:
-        """Folder and devices are the pod's; checkpoints have to be reported through Prefect."""
-        return replace(
-            context,
-            reports_to_prefect=not is_container_job(running),
-            capacity_since=self._up_since(running),
-        )
+        """Folder and devices are the pod's; checkpoints have to be reported through Prefect.
+
+        Of nodes that another scheduler will choose it is unknown what they are.
+        """
+        context = replace(context, reports_to_prefect=not is_container_job(running))
+        if running.is_to_be_placed:
+            types = running.workload.shape.gpu_types
+            gpu_type = types[0] if len(types) == 1 else None
+            return replace(context, gpu_type=gpu_type, capacity_life=None)
+        return replace(context, capacity_since=self._up_since(running))
 
     async def start(
         self,
@@ -383,8 +390,7 @@ class KubernetesInfrastructure:
     ) -> TerminationRequest | None:
         """Does a pod of it wait for what will not come, or is its node about to go?"""
         attempt_id = running.attempt.attempt_id
-        is_pinned = policy.kubernetes.kueue_queue is None
-        if is_pinned and (lost := self._lost_before_it_was_bound(running)):
+        if lost := self._lost_before_it_was_bound(running):
             why = f"Node {lost} is gone, and its pod had not been bound."
             return TerminationRequest(reason=EndReason.INTERRUPTED, message=why)
         if self._is_operated(running):
@@ -412,7 +418,9 @@ class KubernetesInfrastructure:
         )
 
     def _lost_before_it_was_bound(self, running: AttemptState) -> str | None:
-        """Which node is gone that a pod of it waits for? Its pods are pinned. None: none is."""
+        """Which node is gone that a pinned pod of it waits for? None: none is."""
+        if running.attempt.bound_at is None:
+            return None
         pods = self._view.pods_of(running.attempt.attempt_id)
         if not any("nodeName" not in pod["spec"] for pod in pods):
             return None
@@ -433,7 +441,6 @@ class KubernetesInfrastructure:
         await self._orphan_cleanup.end(open_attempts, self._fenced)
         self._silent_nodes.tell(attempts, self._fenced, policy.kubernetes, datetime.now(UTC))
         for running in attempts:
-            self._unadmitted.observe(running.attempt.attempt_id)
             await self._keep_from_replacing(running)
         await self._gang_start.reconcile([r for r in attempts if is_gang_of_flow(r)])
         await self._events.refresh([each for each in attempts if each.phase.holds_gpus])
@@ -516,7 +523,6 @@ class KubernetesInfrastructure:
     async def terminate(self, running: AttemptState) -> None:
         """Delete its object: its pods get SIGTERM, and no others can take their place."""
         attempt_id = running.attempt.attempt_id
-        self._unadmitted.observe(attempt_id)
         self._follow_output(running)  # with the pod its output goes
         await self._objects.delete(attempt_id, self._fenced, grace_s=None)
 
@@ -524,7 +530,6 @@ class KubernetesInfrastructure:
         """Delete what still runs of the attempt, and wait until the nodes report its end."""
         attempt_id = running.attempt.attempt_id
         deadline_s = anyio.current_time() + _KILL_WAIT_S
-        self._unadmitted.observe(attempt_id)
         self._follow_output(running)  # it may have ended before a cycle
         self._causes.note(attempt_id)
         if self._objects.live(attempt_id, self._fenced):
@@ -636,9 +641,11 @@ class KubernetesInfrastructure:
         return replace(found, is_gang_lost=True, message=" ".join(filter(None, why)))
 
     def held_gpus(self, running: AttemptState) -> bool:
-        """Not in Kueue's queue, where a plan reserves no GPUs."""
-        is_placed_by_kueue = self._policy.kueue_queue is not None
-        return not (is_placed_by_kueue and self._unadmitted.has(running.attempt.attempt_id))
+        """Where its nodes are only planned, once anything shows that a pod of it was on one."""
+        attempt_id = running.attempt.attempt_id
+        if running.attempt.bound_at is not None or self._bindings.was_on_a_node(attempt_id):
+            return True
+        return any(has_run_a_pod(job) for job in self._view.jobs_of(attempt_id))
 
     def _is_incomplete(self, running: AttemptState) -> bool:
         """Was it never there as a whole, so that nothing of it can have worked?"""
@@ -663,7 +670,6 @@ class KubernetesInfrastructure:
         """Forget how its pods ended."""
         attempt_id = running.attempt.attempt_id
         self._recorder.forget(attempt_id)
-        self._unadmitted.forget(attempt_id)
         self._view.custom_jobs.forget(attempt_id)
         self._causes.forget(attempt_id)
         self._created_at_s.pop(attempt_id, None)

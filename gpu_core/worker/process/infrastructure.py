@@ -315,6 +315,10 @@ class ProcessInfrastructure:
         """SIGKILL to everything that carries the attempt's mark, orphans included."""
         return await in_thread(self._processes.kill, running.attempt.attempt_id)
 
+    def is_placed_as_planned(self, policy: Policy) -> bool:
+        """Yes: nothing else places processes."""
+        return True
+
     def held_gpus(self, running: AttemptState) -> bool:
         """Always: its process starts on the GPUs of its plan."""
         return True

@@ -133,3 +133,7 @@ class Prices:
 
 
 NOT_THERE_YET = Rates(gpu_micro_usd_per_hour=0, source="a node that has not come costs nothing")
+NOT_PLACED = Rates(
+    gpu_micro_usd_per_hour=0, source="a run that no scheduler has placed costs nothing"
+)
+SOURCES_OF_NOTHING_YET = (NOT_THERE_YET.source, NOT_PLACED.source)

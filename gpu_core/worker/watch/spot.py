@@ -63,5 +63,7 @@ class CapacityChanges:
 def _may_change(running: AttemptState) -> bool:
     """Does the attempt run, with the capacity type `auto`?"""
     return (
-        running.phase.is_up and not running.awaited_kinds and running.request.capacity_type == AUTO
+        running.phase.is_up
+        and running.attempt.bound_at is not None
+        and running.request.capacity_type == AUTO
     )

@@ -16,7 +16,6 @@ from gpu_core.decisions.kubernetes.nodes.virtual_nodes import (
 )
 from gpu_core.decisions.kubernetes.status.pod_termination import first_start_at, last_end_at
 from gpu_core.decisions.model.cluster import Allocation, Flavor, Node, Placement
-from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Binding
 from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_ended, wants_gpus
@@ -36,9 +35,7 @@ class Bindings:
         self._view = view
         self._offers = offers
 
-    def current(
-        self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
-    ) -> Binding | None:
+    def current(self, running: AttemptState, others: Sequence[AttemptState]) -> Binding | None:
         """Which GPUs of the nodes that its pods are bound to does it hold?
 
         Those are other ones than it was placed on where it waited for new nodes, and where Kueue
@@ -52,15 +49,14 @@ class Bindings:
         since = bound_at(pods)
         if since is None or len(pods) != len(placement.shares):
             return None
-        is_pinned = policy.kubernetes.kueue_queue is None
-        if is_pinned and self._is_in_place(running):
+        is_in_place = self._is_in_place(running)
+        if is_in_place and running.attempt.bound_at is not None:
             return None
-        taken = self._taken(running, others, {_node_of(pod) for pod in pods}, policy)
-        # Kubernetes cuts moments off to the second: a pod that was bound in the second of its
-        # admission may have GPUs that another one has.
-        is_known = since <= running.attempt.admitted_at and not is_overlapping(placement, taken)
-        if is_known and self._is_in_place(running):
-            return None
+        taken = self._taken(running, others, {_node_of(pod) for pod in pods})
+        if is_in_place and not is_overlapping(placement, taken):
+            return Binding(
+                placement=placement, since=since, node=self._node(placement.shares[0].node)
+            )
         pods.sort(key=_name_of)
         nodes = [node for pod in pods if (node := self._node(_node_of(pod))) is not None]
         if len(nodes) != len(pods):
@@ -68,33 +64,25 @@ class Bindings:
         found = landed(placement, nodes, taken)
         return None if found is None else Binding(placement=found, since=since, node=nodes[0])
 
-    def final(
-        self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
-    ) -> Binding | None:
+    def final(self, running: AttemptState, others: Sequence[AttemptState]) -> Binding | None:
         """Which GPUs did it hold, of which nothing lives any more?
 
         Returns:
-            None: those that are written down. The worker's own plan pins pods to its nodes, so that
-            they were on no others.
+            None: those that are written down.
         """
         placement = running.allocation().placement
-        is_pinned = policy.kubernetes.kueue_queue is None
-        if placement.gpu_type is None or (is_pinned and not running.awaited_kinds):
-            return None
         pods = self._pods_that_began(running)[: len(placement.shares)]
         names = [_node_of(pod) for pod in pods]
-        if len(names) < len(placement.shares) and self._stands(running, names):
+        if self._stands(running, names):
             return None
-        if not names and is_pinned:
-            return None
-        taken = self._taken(running, others, set(names), policy)
+        taken = self._taken(running, others, set(names))
         nodes = {name: node for name in names if (node := self._node(name)) is not None}
         found = final_placement(
             placement,
             [*names, *[None] * (len(placement.shares) - len(names))],
             nodes,
             taken,
-            _flavor_without_node(running, is_pinned=is_pinned),
+            _flavor_without_node(running),
         )
         if sorted(_nodes_of(found)) == sorted(_nodes_of(placement)):
             return None
@@ -102,35 +90,36 @@ class Bindings:
         since = bound_at(pods) or running.attempt.admitted_at
         return Binding(placement=found, since=since, node=first)
 
-    def allocations(
-        self, attempts: Sequence[AttemptState], policy: Policy
-    ) -> tuple[Allocation, ...]:
-        """What do they hold? Where Kueue places them, no GPU that a bound attempt holds."""
-        if policy.kubernetes.kueue_queue is None:
+    def allocations(self, attempts: Sequence[AttemptState]) -> tuple[Allocation, ...]:
+        """What do they hold? One that others place, no GPU that a bound attempt holds."""
+        if all(running.attempt.bound_at is not None for running in attempts):
             return tuple(running.allocation() for running in attempts)
-        ranked = sorted(attempts, key=lambda running: not self._is_in_place(running))
+        ranked = sorted(attempts, key=lambda running: not self._is_certain(running))
         return without_overlap(running.allocation() for running in ranked)
 
+    def was_on_a_node(self, attempt_id: str) -> bool:
+        """Was a pod of it ever seen on a node?"""
+        return any("nodeName" in pod["spec"] for pod in self._view.last_pods_of(attempt_id))
+
     def _taken(
-        self,
-        running: AttemptState,
-        others: Sequence[AttemptState],
-        names: set[str],
-        policy: Policy,
+        self, running: AttemptState, others: Sequence[AttemptState], names: set[str]
     ) -> dict[tuple[str, str], int]:
         """How much of which GPU of these nodes did others hold while it was there?
 
-        Those that Kueue has still to place, or that are not where they were planned, hold nothing
-        that counts here; nor do those that were there before or after it, settled or not.
+        Those that another scheduler has still to place hold nothing that counts here; nor do those
+        that were there before or after it, settled or not.
         """
-        is_pinned = policy.kubernetes.kueue_queue is None
         return taken_milli(
             other.allocation()
             for other in others
             if any(share.node in names for share in other.attempt.held)
-            and (is_pinned or self._is_in_place(other))
+            and self._is_certain(other)
             and self._were_together(running, other)
         )
+
+    def _is_certain(self, running: AttemptState) -> bool:
+        """Is it on the nodes that are written down, or on none?"""
+        return running.attempt.bound_at is not None or self._is_in_place(running)
 
     def _node(self, name: str) -> Node | None:
         facts = self._offers.facts(name)
@@ -158,11 +147,15 @@ class Bindings:
         return sorted(first.values(), key=_name_of)
 
     def _stands(self, running: AttemptState, names: Sequence[str]) -> bool:
-        """May an earlier worker have seen pods that are gone, where it wrote down their nodes?"""
-        pods = self._view.last_pods_of(running.attempt.attempt_id)
-        is_all_seen = len(pods) >= len(running.attempt.held)
+        """Were its nodes certain, and do the pods that were seen not contradict that?
+
+        An earlier worker may have seen pods that are gone. A node that was waited for stands while
+        nothing is known of another one.
+        """
+        if running.attempt.bound_at is None:
+            return not names and bool(running.awaited_kinds or not running.attempt.held)
         written = Counter(share.node for share in running.attempt.held)
-        return running.was_taken_over and not is_all_seen and not Counter(names) - written
+        return not Counter(names) - written
 
     def _is_in_place(self, running: AttemptState) -> bool:
         """Are all its pods bound, to the nodes that are written down?"""
@@ -196,13 +189,13 @@ class Bindings:
         return came_at if is_another else None
 
 
-def _flavor_without_node(running: AttemptState, *, is_pinned: bool) -> Flavor:
+def _flavor_without_node(running: AttemptState) -> Flavor:
     """What kind of GPU did it hold, where nothing is known of its node?
 
     Its pods are only on nodes of the types that it asked for, or of the kind that it waited for.
     """
     attempt, types = running.attempt, running.workload.shape.gpu_types
-    if is_pinned or running.awaited_kinds:
+    if not running.is_to_be_placed:
         return Flavor(attempt.gpu_type or UNKNOWN_GPU_TYPE, attempt.capacity_type)
     gpu_type = types[0] if len(types) == 1 else UNKNOWN_GPU_TYPE
     return Flavor(gpu_type, capacity_type_of({}))

@@ -261,6 +261,12 @@ def bound_at(pods: Iterable[Json]) -> datetime | None:
     return max(moments, default=None)
 
 
+def has_run_a_pod(job: Json) -> bool:
+    """Did a pod of this Job end, so that it was on a node?"""
+    status = job.get("status") or {}
+    return bool(status.get("succeeded") or status.get("failed"))
+
+
 def given_up(found: JobOutcome, policy: KubernetesPolicy) -> TerminationRequest:
     """The trouble of an attempt that waits for too long.
 

@@ -101,6 +101,26 @@ def test_which_machines_count(ledger: Ledger, pool: str | None, want_idle_hours:
     assert ledger.capacity_cost(asked).idle.gpu_hours == want_idle_hours
 
 
+@pytest.mark.parametrize(
+    ("bound_at", "released_at", "want_counts"),
+    [
+        pytest.param(at(0), None, True, id="it is on the machine"),
+        pytest.param(None, None, False, id="another scheduler has still to place it"),
+        pytest.param(None, at(1), True, id="it is over: an older version wrote it"),
+    ],
+)
+@pytest.mark.parametrize("nodes", [("node-1",), ("node-1", "node-2")], ids=["alone", "a gang"])
+def test_a_machine_that_is_only_planned_with_is_idle(
+    ledger: Ledger, nodes, bound_at, released_at, want_counts
+) -> None:
+    write(ledger, make_interval(until=at(1)))
+    shares = tuple(NodeShare(node=node, gpu_ids=("0",)) for node in nodes)
+    attempt = replace(held(1), shares=shares, bound_at=bound_at, released_at=released_at)
+    ledger.import_records([(make_run("run-1"), (attempt,))])
+    asked = CostQuestion(window=Window(at(0), at(1)), keys=(), now=NOW)
+    assert (ledger.capacity_cost(asked).idle.gpu_hours < 8) is want_counts
+
+
 def test_damaged_shares_do_not_fail_a_report(tmp_path: Path) -> None:
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
         write(ledger, make_interval(until=at(1)))

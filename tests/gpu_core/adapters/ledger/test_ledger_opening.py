@@ -14,8 +14,9 @@ from gpu_core.adapters.ledger import Ledger, LedgerError, LedgerRefused, LedgerT
 from gpu_core.adapters.ledger.engine import connect, parse_url
 from gpu_core.adapters.ledger.outages import is_refusal
 from gpu_core.adapters.ledger.schema import metadata
+from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.testing.builders.attempts import admit, make_attempt, make_run
+from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 
 PASSWORD = "do-not-show-me"  # noqa: S105 - of nothing
 _OPENERS = 4
@@ -36,6 +37,34 @@ def test_the_migrations_make_the_tables_that_the_code_expects(ledger_url: str) -
         differences = compare_metadata(MigrationContext.configure(connection), metadata)
     engine.dispose()
     assert differences == []
+
+
+def test_an_upgrade_takes_no_planned_node_for_a_certain_one(ledger_url: str) -> None:
+    """Of an open attempt in a cluster its pods have to say it; processes are where they began."""
+    in_cluster = make_attempt("cluster", infrastructure="ml:job")
+    process = make_attempt("process", pid=7, started_at=at(1))
+    over = make_attempt("over", pid=8, started_at=at(1))
+    with Ledger.open(ledger_url) as ledger:
+        for attempt in (in_cluster, process, over):
+            admit(ledger, attempt)
+        ledger.close_attempt(
+            *(over.attempt_id,),
+            released_at=at(2),
+            end_reason=EndReason.COMPLETED,
+            end_message=None,
+            exit_code=0,
+            is_charged_failure=False,
+        )
+    engine = sa.create_engine(parse_url(ledger_url))
+    with engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE attempts DROP COLUMN bound_at"))
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0020'"))
+    engine.dispose()
+    with Ledger.open(ledger_url) as ledger:
+        opened = {a.flow_run_id: a.bound_at for a in ledger.open_attempts("gpus", "host-1")}
+        ((closed,),) = ledger.attempts_of(["over"]).values()
+    assert opened == {"cluster": None, "process": NOON}
+    assert closed.bound_at is None
 
 
 def test_opening_again_keeps_what_is_there(ledger_url: str) -> None:

@@ -85,6 +85,12 @@ def test_the_nodes_are_named(nodes, want):
     assert entry(shares=shares).nodes == want
 
 
+def test_what_another_scheduler_has_still_to_place_is_on_no_node():
+    assert entry(shares=(NodeShare(node="n1", gpu_ids=("0",)),), bound_at=None).nodes == (
+        "not placed yet"
+    )
+
+
 @given(entries)
 def test_what_is_published_is_what_is_read(held):
     """Through JSON, as Prefect keeps it."""

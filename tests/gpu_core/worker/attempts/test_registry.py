@@ -1,5 +1,6 @@
 """Attempts whose record may or may not have reached the ledger."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from uuid import uuid4
@@ -12,11 +13,16 @@ from prefect.client.schemas.objects import FlowRun
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import held_gpus
 from gpu_core.decisions.model.cluster import ZONE_LABEL, NodeShare, Placement
+from gpu_core.decisions.model.prices import PriceChange, Rates
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.policy import Policy, parse_policy
+from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
+from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_node
 from gpu_core.worker.attempts.registry import AttemptRegistry
+from gpu_core.worker.attempts.run_log import describe_placement, run_fields, start_note
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Binding
 from tests.support.demands import make_demand
 
@@ -85,6 +91,78 @@ def test_an_attempt_whose_node_comes_holds_and_costs_from_then_on(tmp_path):
     assert found.price_micro_usd_per_gpu_hour == 100_000
     assert found.admitted_at == came_at
     assert running.allocation().placement == on("n1")
+
+
+A_PRICE = parse_policy({"version": 1, "prices": {"t4": {"spot": 0.1}}})
+ON_N1 = Placement(
+    gpu_type="t4", capacity_type="spot", shares=(NodeShare(node="n1", gpu_ids=("3",)),)
+)
+N1 = make_node("n1", gpu_type="t4", capacity_type="spot", labels=IN_ZONE_A)
+
+
+def test_what_another_scheduler_places_costs_nothing_and_is_nowhere_until_it_is_bound(tmp_path):
+    """Also where it is bound to the node of the plan; a new worker can tell both apart."""
+    run = FlowRun(id=uuid4(), flow_id=uuid4())
+    key, bound_at = str(run.id), NOW + timedelta(minutes=7)
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        attempts = AttemptRegistry("gpus", "host-1", tmp_path, ledger)
+
+        async def waiting_then_there():
+            zones = {"n1": "zone-a"}
+            await attempts.open(
+                *({key: ON_N1}, {key: make_demand(run)}, zones, A_PRICE, NOW),
+                is_placed_as_planned=False,
+            )
+            running = attempts.of_run(key)
+            await attempts.reprice(A_PRICE, NOW)
+            (before,) = ledger.open_attempts("gpus", "host-1")
+            assert before == running.attempt
+            shown = describe_placement(running, "started"), start_note(running), run_fields(running)
+            binding = Binding(placement=ON_N1, since=bound_at, node=N1)
+            await attempts.bind(running, binding, A_PRICE)
+            return before, shown
+
+        before, (described, note, fields) = anyio.run(waiting_then_there)
+        (found,) = ledger.open_attempts("gpus", "host-1")
+    assert (before.bound_at, before.zone) == (None, None)
+    assert before.price_micro_usd_per_gpu_hour == 0
+    assert (found.bound_at, found.zone) == (bound_at, "zone-a")
+    assert found.price_micro_usd_per_gpu_hour == 100_000
+    assert found.admitted_at == bound_at
+    assert described == "waits for another scheduler to place it (planned with 1 × t4)"
+    assert "n1" not in described + note
+    assert "costs" not in note
+    assert "node" not in fields
+
+
+def test_an_attempt_of_a_version_before_keeps_its_price_when_its_pods_are_seen_in_place(tmp_path):
+    """Its row says neither that its node is planned nor that it is certain."""
+    change = PriceChange(since=at(1), rates=Rates(gpu_micro_usd_per_hour=3_000_000, source="x"))
+    old = make_attempt(
+        str(uuid4()),
+        node="n1",
+        gpu_type="t4",
+        capacity_type="spot",
+        shares=ON_N1.shares,
+        price_source="policy",
+        later_prices=(change,),
+        bound_at=None,
+    )
+    running = AttemptState(
+        attempt=old,
+        record=make_run(old.flow_run_id),
+        run_dir=tmp_path,
+        workload=make_demand(FlowRun(id=uuid4(), flow_id=uuid4())).workload,
+        request=GpuRequest(),
+        limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
+    )
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        admit(ledger, old)
+        attempts = AttemptRegistry("gpus", "host-1", tmp_path, ledger)
+        binding = Binding(placement=ON_N1, since=at(-1), node=N1)
+        anyio.run(attempts.bind, running, binding, A_PRICE)
+        (found,) = ledger.open_attempts("gpus", "host-1")
+    assert found == replace(old, bound_at=at(-1))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,14 +13,16 @@ from hypothesis import strategies as st
 from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, POOL_LABEL, label_value
 from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.model.virtual_nodes import is_machine
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.requests.job_variables import GpuRequest
+from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_policy, with_shape
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
 from gpu_core.worker.prefect.starts_first import StartsFirst
-from tests.gpu_core.worker.kubernetes.objects import make_pod, moment
+from tests.gpu_core.worker.kubernetes.objects import make_job, make_pod, moment
 from tests.gpu_core.worker.kubernetes.test_infrastructure import LIMITS
 
 KUEUE = make_policy(kubernetes={"kueue_queue": "gpus", "version": "1.34"})
@@ -40,12 +43,13 @@ def a_node(name):
     }
 
 
-def an_attempt(name, *places):
-    """An attempt that was placed there: `nvidia-a: 0 1`."""
+def an_attempt(name, *places, policy=KUEUE):
+    """An attempt that was planned there: `nvidia-a: 0 1`. With the policy `OWN` it is pinned."""
     shares = []
     for place in places:
         node, _, ids = place.partition(": ")
         shares.append(NodeShare(node=node, gpu_ids=tuple(ids.split())))
+    is_pinned = policy is OWN and all(is_machine(share.node) for share in shares)
     return AttemptState(
         attempt=make_attempt(
             name,
@@ -53,6 +57,7 @@ def an_attempt(name, *places):
             node=shares[0].node,
             gpu_ids=shares[0].gpu_ids,
             shares=tuple(shares),
+            bound_at=NOON if is_pinned else None,
         ),
         record=make_run(),
         workload=Workload(workload_id=name, name=name, priority=1, submitted_at=NOON),
@@ -62,9 +67,9 @@ def an_attempt(name, *places):
     )
 
 
-def a_waiting_attempt(name, *places):
+def a_waiting_attempt(name, *places, policy=KUEUE):
     """One that was admitted before its pods were bound."""
-    running = an_attempt(name, *places)
+    running = an_attempt(name, *places, policy=policy)
     admitted_at = datetime.fromisoformat(moment(60))
     running.attempt = replace(running.attempt, admitted_at=admitted_at)
     return running
@@ -118,6 +123,7 @@ def moved(policy, attempts, *pods):
                 gpu_ids=landed.placement.gpu_ids,
                 gpu_type=landed.placement.gpu_type,
                 shares=landed.placement.shares,
+                bound_at=landed.since,
             )
     return [
         [f"{share.node}: {' '.join(share.gpu_ids)}" for share in running.attempt.held]
@@ -183,7 +189,7 @@ def test_gpus_are_held_from_when_the_pod_is_bound_where_it_was_planned():
     landed = infrastructure.binding(attempt, [], KUEUE)
     assert landed.since == datetime.fromisoformat(moment(30)) > attempt.attempt.admitted_at
     assert landed.placement.shares == attempt.attempt.held
-    attempt.attempt = replace(attempt.attempt, admitted_at=landed.since)
+    attempt.attempt = replace(attempt.attempt, admitted_at=landed.since, bound_at=landed.since)
     assert infrastructure.binding(attempt, [], KUEUE) is None
 
 
@@ -208,7 +214,8 @@ def test_where_it_was_is_known_when_the_pods_of_others_have_its_gpus_by_now():
 
 def test_what_was_promised_is_held_from_its_promise_on():
     infrastructure = a_cluster(OWN, a_pod("a", 0, "nvidia-a"))
-    assert infrastructure.binding(a_waiting_attempt("a", "nvidia-a: 1"), [], OWN) is None
+    attempt = a_waiting_attempt("a", "nvidia-a: 1", policy=OWN)
+    assert infrastructure.binding(attempt, [], OWN) is None
 
 
 def test_who_is_still_to_be_placed_holds_no_gpu_that_somebody_has():
@@ -234,7 +241,7 @@ def test_a_gang_of_which_one_is_not_bound_stays_as_planned():
 
 def test_a_pinned_pod_that_is_not_bound_keeps_its_place_from_who_waited_for_a_new_node():
     """Without Kueue a plan is a promise: its pod goes nowhere else."""
-    attempts = [an_attempt("a", "new/big/0: 0 1"), an_attempt("b", "nvidia-b: 0 1")]
+    attempts = [an_attempt("a", "new/big/0: 0 1"), an_attempt("b", "nvidia-b: 0 1", policy=OWN)]
     pods = [a_pod("a", 0, "nvidia-b", 2), a_pod("b", 0, None, 2)]
     assert moved(OWN, attempts, *pods) == [["new/big/0: 0 1"], ["nvidia-b: 0 1"]]
 
@@ -249,8 +256,19 @@ def test_a_pinned_pod_that_is_not_bound_keeps_its_place_from_who_waited_for_a_ne
 )
 def test_an_attempt_holds_gpus_once_a_scheduler_has_placed_it(policy, node, want):
     infrastructure = a_cluster(policy, a_pod("a", 0, node))
-    infrastructure._policy = policy.kubernetes
-    assert infrastructure.held_gpus(an_attempt("a", "nvidia-a: 0")) is want
+    assert infrastructure.held_gpus(an_attempt("a", "nvidia-a: 0", policy=policy)) is want
+
+
+def test_a_job_whose_pods_are_gone_held_gpus_where_it_counts_one_that_ended():
+    infrastructure = a_cluster(KUEUE)
+    attempt = an_attempt("a", "nvidia-a: 0")
+    assert not infrastructure.held_gpus(attempt), "nothing shows that it was on a node"
+    job = make_job()
+    job["metadata"]["labels"] = {ATTEMPT_ID_LABEL: label_value("a")}
+    infrastructure._view._job_changed(None, job)
+    assert not infrastructure.held_gpus(attempt)
+    infrastructure._view._job_changed(job, job | {"status": {"succeeded": 1}})
+    assert infrastructure.held_gpus(attempt)
 
 
 ONE_GPU_EACH = [("a", "nvidia-a: 0"), ("b", "nvidia-a: 1"), ("c", "nvidia-b: 0"), ("d", "tesla: 1")]
@@ -282,6 +300,7 @@ def test_the_ledger_has_the_nodes_of_the_pods_and_no_gpu_twice_in_whatever_order
                     gpu_ids=share.gpu_ids,
                     shares=(share,),
                     admitted_at=max(landed.since, running.attempt.admitted_at),
+                    bound_at=landed.since,
                 )
     bound = {name: attempts[name].attempt for name in "abcd" if name not in waiting}
     assert {name: each.node for name, each in bound.items()} == {
@@ -323,7 +342,7 @@ def test_a_node_that_is_deleted_before_a_cycle_is_the_one_that_is_written_down(
     infrastructure._view._pod_changed(pod, None)
     infrastructure._view.keep({"a"})
     infrastructure._offers.nodes(policy, ())
-    landed = infrastructure.binding(an_attempt("a", planned), [], policy)
+    landed = infrastructure.binding(an_attempt("a", planned, policy=policy), [], policy)
     assert landed is not None
     assert [share.node for share in landed.placement.shares] == ["tesla"]
     assert (landed.placement.gpu_type, landed.node.name) == ("t4", "tesla")
@@ -385,7 +404,7 @@ def in_job(pod, job):
     ],
 )
 def test_what_is_not_known_of_a_place_is_not_made_up(policy, planned, pods, want):
-    attempt = an_attempt("a", *planned)
+    attempt = an_attempt("a", *planned, policy=policy)
     assert settled(policy, attempt, a_cluster(policy, *pods)) == want
 
 
@@ -407,11 +426,54 @@ def test_a_run_that_asked_for_one_gpu_type_had_it_also_where_its_node_is_unknown
         ),
     ],
 )
-def test_what_an_earlier_worker_wrote_down_stands_unless_it_is_contradicted(pods, want):
-    """It may have seen the pods that are gone."""
+def test_what_an_earlier_worker_saw_stands_unless_it_is_contradicted(pods, want):
+    """It has seen the pods that are gone."""
     attempt = an_attempt("a", "nvidia-a: 0", "nvidia-b: 0")
     attempt = replace(attempt, phase_at_first=AttemptPhase.RECOVERING)
+    attempt.attempt = replace(attempt.attempt, bound_at=NOON)
     assert settled(KUEUE, attempt, a_cluster(KUEUE, *pods)) == want
+
+
+def test_what_an_earlier_worker_only_planned_does_not_stand():
+    """All pods vanished while no worker acted, and none had seen them on a node."""
+    attempt = an_attempt("a", "nvidia-a: 0", "nvidia-b: 0")
+    attempt = replace(attempt, phase_at_first=AttemptPhase.RECOVERING)
+    assert settled(KUEUE, attempt, a_cluster(KUEUE)) == (
+        ["unknown: 0", "unknown: 0"], "unknown", None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", [KUEUE, OWN], ids=["by Kueue", "by the worker's plan"])
+def test_the_policy_of_now_does_not_say_how_an_attempt_was_placed(policy):
+    """It was edited since: the attempt of the other policy is judged by what was written down."""
+    planned, pinned = an_attempt("a", "nvidia-a: 0"), an_attempt("b", "nvidia-b: 0", policy=OWN)
+    infrastructure = a_cluster(policy)
+    assert settled(policy, planned, infrastructure) == (["unknown: 0"], "unknown", None)
+    assert settled(policy, pinned, infrastructure) is None
+    assert not infrastructure.held_gpus(planned)
+    assert infrastructure.held_gpus(pinned)
+
+
+@pytest.mark.parametrize(
+    ("policy", "gpu_types", "want"),
+    [
+        pytest.param(OWN, (), "a10g", id="pinned: that of its node"),
+        pytest.param(KUEUE, (), None, id="placed by others: unknown"),
+        pytest.param(KUEUE, ("t4", "a10g"), None, id="placed by others, one of two"),
+        pytest.param(KUEUE, ("t4",), "t4", id="placed by others: the only one that it asks for"),
+    ],
+)
+def test_a_run_is_told_only_what_is_certain_of_its_node(policy, gpu_types, want):
+    """At its start, before its pod exists."""
+    attempt = an_attempt("a", "nvidia-a: 0", policy=policy)
+    attempt.workload = with_shape(attempt.workload, gpu_types=gpu_types)
+    node = a_node("nvidia-a")
+    node["metadata"]["creationTimestamp"] = moment(600)
+    infrastructure = a_cluster(policy, nodes=[node])
+    planned = RunContext(flow_run_id="a", attempt=1, attempt_id="a", gpu_type="a10g")
+    context = anyio.run(infrastructure.context, attempt, planned)
+    assert context.gpu_type == want
+    assert (context.capacity_since is None) is (policy is KUEUE)
 
 
 @pytest.mark.parametrize(
@@ -426,7 +488,7 @@ def test_nothing_waits_for_a_node_that_is_gone(policy, node, want):
     """Without that it would wait for `pending_timeout`, at the price of GPUs that are not there."""
     infrastructure = a_cluster(policy, a_pod("a", 0, node))
     infrastructure._view._node_changed(a_node("nvidia-a"), None)
-    found = infrastructure.trouble(an_attempt("a", "nvidia-a: 0"), policy, NOON)
+    found = infrastructure.trouble(an_attempt("a", "nvidia-a: 0", policy=policy), policy, NOON)
     assert (found is not None) is want
     if found is not None:
         assert found.message == "Node nvidia-a is gone, and its pod had not been bound."

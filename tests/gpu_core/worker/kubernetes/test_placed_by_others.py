@@ -1,6 +1,5 @@
 """Others place the pods: ledger and cluster agree on nodes, GPUs and times of every attempt."""
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -8,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gpu_core.decisions.attempts.phase import AttemptPhase
-from gpu_core.decisions.model.virtual_nodes import UNKNOWN_NODE
+from gpu_core.decisions.model.virtual_nodes import UNKNOWN_NODE, is_all_known
 from gpu_core.worker.attempts.state import AttemptState
 from tests.gpu_core.worker.kubernetes.objects import NOW
 from tests.gpu_core.worker.kubernetes.test_landed import (
@@ -127,6 +126,7 @@ class PlacedByOthers(RuleBasedStateMachine):
                 gpu_ids=binding.placement.gpu_ids,
                 shares=binding.placement.shares,
                 admitted_at=max(binding.since, running.attempt.admitted_at),
+                bound_at=binding.since if is_all_known(binding.placement) else None,
             )
 
     def free_ids(self):
@@ -259,17 +259,17 @@ class PlacedByOthers(RuleBasedStateMachine):
         ended = [truth for truth in self.open if truth.ended_at is not None]
         truth = data.draw(st.sampled_from(ended))
         self.cycle()
-        planned = sorted(share.node for share in truth.running.attempt.held)
+        is_confirmed = truth.running.attempt.bound_at is not None
         self.bind_finally(truth.running)
         self.open.remove(truth)
         attempt = truth.running.attempt
         nodes = sorted(share.node for share in attempt.held)
         assert [len(share.gpu_ids) for share in attempt.held] == [truth.gpus] * len(truth.nodes)
-        seen = [node for n, node in enumerate(truth.nodes) if node and n not in truth.unseen]
-        if truth.unseen and not Counter(seen) - Counter(planned):
-            assert nodes == planned, "what an earlier worker wrote down stands"
-            return
-        assert nodes == sorted(seen + [UNKNOWN_NODE] * (len(truth.nodes) - len(seen)))
+        if is_confirmed:
+            assert nodes == sorted(truth.nodes), "what any worker has seen stands"
+        else:
+            seen = [node for n, node in enumerate(truth.nodes) if node and n not in truth.unseen]
+            assert nodes == sorted(seen + [UNKNOWN_NODE] * (len(truth.nodes) - len(seen)))
         if not truth.is_bound or truth.unseen:
             return
         self.closed.append(truth)
