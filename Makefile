@@ -117,6 +117,7 @@ bench-servers: dev ## Measure how long runs wait for their start, starts a secon
 
 bench-cluster: dev ## Measure the Kubernetes worker and Prefect's own, in turns on simulated nodes; ARGS="--rounds 2" is quicker
 	$(BIN)/python -m benchmarks.kubernetes $(ARGS)
+	$(BIN)/python -m benchmarks.log_streams
 
 bench-policies: dev ## Replay published traces (DATA=folder), and compare with their references
 	@test -n "$(DATA)" || { echo "Set DATA, or PREFECT_GPU_DATA, to the folder of the traces." >&2; exit 2; }

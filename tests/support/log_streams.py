@@ -1,7 +1,7 @@
 """Many logs at once, followed by the worker's own follower through a real API server."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -11,9 +11,14 @@ from gpu_core.adapters.kubernetes import KubernetesApi
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
 from gpu_core.worker.kubernetes.logs.log_position import LogLine
 from gpu_core.worker.kubernetes.logs.output import Output, OutputFollower
-from tests.support.cluster import Json
+from tests.support.cluster import Cluster, Json
+from tests.support.simulated_pods import bound_pod, connected, create_pods
+
+LINES = 30
+"""Each pod of `printing_pods` prints so many."""
 
 _LOOK_S = 1.0
+_WANT = [f"line {number}" for number in range(LINES)]
 
 
 @dataclass
@@ -30,6 +35,16 @@ class Told:
     at_s: list[float] = field(default_factory=list)
     printed_s: list[float] = field(default_factory=list)
 
+    @property
+    def is_complete(self) -> bool:
+        """Is it all that its pod prints, each line once and in order?"""
+        return self.lines == _WANT
+
+    @property
+    def waits_s(self) -> list[float]:
+        """How long after its printing each line came."""
+        return [at - printed for at, printed in zip(self.at_s, self.printed_s, strict=True)]
+
     def take(self, line: LogLine) -> None:
         """Take the next line."""
         self.lines.append(line.text)
@@ -37,20 +52,55 @@ class Told:
         self.printed_s.append(line.at.timestamp())
 
 
-async def follow_all(
-    api: KubernetesApi, output_api: KubernetesApi, namespace: str, pods: Sequence[str]
+def printing_pods(count: int, nodes: Sequence[str], *, line_every_s: float) -> dict[str, Json]:
+    """Pods of simulated nodes that print at the same time, by name.
+
+    They end 2 s after their last line, and some of them later than others.
+    """
+    return {
+        f"train-{number}": bound_pod(
+            *(f"train-{number}", nodes[number % len(nodes)]),
+            log_lines=LINES,
+            log_every_s=line_every_s,
+            run_for_s=LINES * line_every_s + 2 + number % 7,
+        )
+        for number in range(count)
+    }
+
+
+async def follow_new_pods(
+    cluster: Cluster, namespace: str, pods: Mapping[str, Json], *, connections: int | None
+) -> dict[str, Told]:
+    """Create these pods and follow their output to its end, over a client of its own.
+
+    Args:
+        connections: How many logs are read at a time; None: as many as the client allows.
+    """
+    api, output_api = await connected(cluster), await connected(cluster)
+    follower = OutputFollower(
+        output_api, MissingRights(), connections=len(pods) if connections is None else connections
+    )
+    try:
+        await create_pods(api, namespace, pods.values())
+        return await _follow_all(api, follower, namespace, list(pods))
+    finally:
+        await api.close()
+        await output_api.close()
+
+
+async def _follow_all(
+    api: KubernetesApi, follower: OutputFollower, namespace: str, pods: Sequence[str]
 ) -> dict[str, Told]:
     """Follow the output of these pods until each has ended and all of it is reported.
 
     Args:
         api: Says which pods have ended.
-        output_api: The same cluster, for the output alone.
+        follower: Reads the output.
         namespace: Of the pods.
         pods: Their names; their container is `main`.
     """
     told = {pod: Told() for pod in pods}
     ended: set[str] = set()
-    follower = OutputFollower(output_api, MissingRights())
     with anyio.CancelScope() as looking:
         async with anyio.create_task_group() as lookers:
             lookers.start_soon(_keep_looking, api, namespace, ended)
