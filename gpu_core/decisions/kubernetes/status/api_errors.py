@@ -85,6 +85,7 @@ _MISSING = re.compile(
     r'\b(?P<kind>secret|configmap|serviceaccount|persistentvolumeclaim) "(?P<name>[^"]+)" not found'
 )
 _NO_KEY = re.compile(r"couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) (?P<name>\S+)")
+_NO_PRIORITY_CLASS = re.compile(r"no PriorityClass with name (?P<name>\S+) was found")
 _KINDS = {
     "secret": "Secret",
     "configmap": "ConfigMap",
@@ -103,6 +104,13 @@ def how_to_supply(message: str) -> str | None:
     key = _NO_KEY.search(message)
     if key is not None:
         return f"Add the key {key['key']!r} to {key['kind']} {key['name']}, or correct {where}."
+    priority = _NO_PRIORITY_CLASS.search(message)
+    if priority is not None:
+        return (
+            f"Create PriorityClass {priority['name']!r} (the Helm chart has those of the policy's "
+            f"queues), correct it in the pool's template, or set the policy's "
+            f"kubernetes.priority_classes to false."
+        )
     found = _MISSING.search(message)
     if found is None:
         return None

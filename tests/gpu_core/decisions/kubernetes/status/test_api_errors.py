@@ -163,6 +163,13 @@ IN_RUNS = f" in the namespace of the run, {CORRECT}"
             f"Create ServiceAccount 'nope'{IN_RUNS}",
             id="a ServiceAccount",
         ),
+        pytest.param(
+            'pods "gpu-1" is forbidden: no PriorityClass with name prefect-gpu-rush was found',
+            "Create PriorityClass 'prefect-gpu-rush' (the Helm chart has those of the policy's "
+            "queues), correct it in the pool's template, or set the policy's "
+            "kubernetes.priority_classes to false.",
+            id="a PriorityClass",
+        ),
         pytest.param("0/3 nodes are available", None, id="something else"),
     ],
 )
