@@ -143,7 +143,7 @@ def _row(charge: Charge, micro_usd: int) -> FocusRow:
         "ProviderName": PROVIDER,
         "PublisherName": PROVIDER,
         "ResourceId": f"{attempt.attempt_id}/{charge.resource.value}",
-        "ResourceName": attempt.node,
+        "ResourceName": attempt.node if attempt.is_placed else None,
         "ResourceType": attempt.gpu_type or charge.resource.value,
         "ServiceCategory": "Compute",
         "ServiceName": "GPU work pool",

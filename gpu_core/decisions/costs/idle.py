@@ -129,7 +129,7 @@ def held_on(attempt: Attempt, node: str, window: Window, now: datetime) -> Usage
 
     CPU and memory of a gang are shared over its nodes as its GPUs are.
     """
-    if not attempt.has_run:
+    if not (attempt.has_run and attempt.is_placed):
         return NO_USAGE
     return held_usage(attempt, held_part(attempt, node), window, now)
 

@@ -238,6 +238,11 @@ class Attempt:
         return self.end_reason is None or self.end_reason.has_run
 
     @property
+    def is_placed(self) -> bool:
+        """Are its nodes more than planned? Once it is over they are what is known of them."""
+        return self.bound_at is not None or self.released_at is not None
+
+    @property
     def lost_capacity(self) -> bool:
         """Did the provider or the machine take its GPUs?"""
         return self.end_reason is EndReason.INTERRUPTED and not self.is_excused

@@ -154,6 +154,7 @@ class DecisionLog:
         return self._ledger.last_policy(self._writer)
 
     def _admission(self, attempt: Attempt, workload: Workload) -> Decision:
+        got = "is planned" if attempt.bound_at is None else "got its GPUs"
         return Decision(
             decision_id=attempt.attempt_id,
             decided_at=attempt.admitted_at,
@@ -161,7 +162,7 @@ class DecisionLog:
             pool=self._pool,
             flow_run_id=attempt.flow_run_id,
             reason=Reason.STARTING.value,
-            message=f"Attempt {attempt.number} got its GPUs on {attempt.node}.",
+            message=f"Attempt {attempt.number} {got} on {attempt.node}.",
             numbers={
                 "attempt": attempt.number,
                 "node": attempt.node,

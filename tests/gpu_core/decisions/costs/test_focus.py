@@ -71,6 +71,13 @@ def a_month() -> list[tuple[RunRecord, tuple[Attempt, ...]]]:
             for n, a in enumerate(attempts)]  # fmt: skip
 
 
+def test_a_node_that_is_only_planned_is_no_resource() -> None:
+    planned = make_attempt("run-1", bound_at=None)
+    rows = list(focus_rows(charges_of([(make_run("run-1"), (planned,))], MARCH, NOW)))
+    assert rows
+    assert {row["ResourceName"] for row in rows} == {None}
+
+
 def march() -> Charges:
     return charges_of(a_month(), MARCH, NOW)
 

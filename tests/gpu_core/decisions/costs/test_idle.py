@@ -113,6 +113,11 @@ def cost(
             [held(1, end_reason=EndReason.POSTPONED)], 2, 2 * 3.670001, 0, id="it held nothing"
         ),
         pytest.param([held(1, node="n", shares=None)], 2, 2 * 3.670001, 0, id="elsewhere"),
+        pytest.param(
+            [held(1, released_at=None, bound_at=None)],
+            *(2, 2 * 3.670001, 0),
+            id="it is only planned there",
+        ),
     ],
 )
 def test_idle_is_what_the_machine_costs_beyond_its_runs(

@@ -136,6 +136,19 @@ def test_an_attempt_that_must_end(log: DecisionLog, reason: EndReason, want: obj
     assert (decision.reason, decision.numbers["for_run"]) == (reason.value, "run-2")
 
 
+@pytest.mark.parametrize(
+    ("bound_at", "want"),
+    [
+        pytest.param(NOON, "Attempt 1 got its GPUs on node-1.", id="pinned"),
+        pytest.param(None, "Attempt 1 is planned on node-1.", id="others choose its nodes later"),
+    ],
+)
+def test_an_admission_says_whether_its_node_is_certain(log: DecisionLog, bound_at, want) -> None:
+    attempt = make_attempt(make_run().flow_run_id, bound_at=bound_at)
+    (decision,) = log.admissions([(attempt, make_workload(attempt.flow_run_id))]).decisions
+    assert decision.message == want
+
+
 def test_an_admission_has_its_numbers_and_the_attempts_id(log: DecisionLog) -> None:
     attempt = make_attempt(make_run().flow_run_id)
     workload = make_workload(attempt.flow_run_id, submitted_at=NOON - timedelta(seconds=90))
