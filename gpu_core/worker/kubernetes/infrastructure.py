@@ -289,7 +289,7 @@ class KubernetesInfrastructure:
         self, attempts: Sequence[AttemptState], policy: Policy
     ) -> tuple[Allocation, ...]:
         """What do they hold? One that others place, no GPU that a bound attempt holds."""
-        return self._bindings.allocations(attempts)
+        return self._bindings.allocations(attempts, policy)
 
     async def context(self, running: AttemptState, context: RunContext) -> RunContext:
         """Folder and devices are the pod's; checkpoints have to be reported through Prefect.

@@ -146,11 +146,13 @@ def landed(
         None: not this many GPUs are known to be free there.
     """
     shares = []
+    taken = Counter(taken_milli)
     for share, node in zip(placement.shares, nodes, strict=True):
-        ids = free_ids(share, node, taken_milli)
+        ids = free_ids(share, node, taken)
         if len(ids) < len(share.gpu_ids):
             return None
         chosen = tuple(sorted(ids[: len(share.gpu_ids)]))
+        taken.update({(node.name, gpu_id): share.share_milli for gpu_id in chosen})
         shares.append(replace(share, node=node.name, gpu_ids=chosen))
     return replace(
         placement,

@@ -16,6 +16,7 @@ from gpu_core.decisions.kubernetes.nodes.virtual_nodes import (
 )
 from gpu_core.decisions.kubernetes.status.pod_termination import first_start_at, last_end_at
 from gpu_core.decisions.model.cluster import Allocation, Flavor, Node, Placement
+from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Binding
 from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_ended, wants_gpus
@@ -44,16 +45,15 @@ class Bindings:
         Returns:
             None: those that are written down, or it is not yet on all of its nodes.
         """
+        if running.attempt.bound_at is not None:
+            return None
         placement = running.allocation().placement
         pods = self._gpu_pods(running)
         since = bound_at(pods)
         if since is None or len(pods) != len(placement.shares):
             return None
-        is_in_place = self._is_in_place(running)
-        if is_in_place and running.attempt.bound_at is not None:
-            return None
         taken = self._taken(running, others, {_node_of(pod) for pod in pods})
-        if is_in_place and not is_overlapping(placement, taken):
+        if self._is_in_place(running) and not is_overlapping(placement, taken):
             return Binding(
                 placement=placement, since=since, node=self._node(placement.shares[0].node)
             )
@@ -90,9 +90,15 @@ class Bindings:
         since = bound_at(pods) or running.attempt.admitted_at
         return Binding(placement=found, since=since, node=first)
 
-    def allocations(self, attempts: Sequence[AttemptState]) -> tuple[Allocation, ...]:
-        """What do they hold? One that others place, no GPU that a bound attempt holds."""
-        if all(running.attempt.bound_at is not None for running in attempts):
+    def allocations(
+        self, attempts: Sequence[AttemptState], policy: Policy
+    ) -> tuple[Allocation, ...]:
+        """What do they hold? One that others place, no GPU that a bound attempt holds.
+
+        Others may bind one to GPUs of an attempt whose end is not seen yet.
+        """
+        is_pinned = policy.kubernetes.kueue_queue is None
+        if is_pinned and all(running.attempt.bound_at is not None for running in attempts):
             return tuple(running.allocation() for running in attempts)
         ranked = sorted(attempts, key=lambda running: not self._is_certain(running))
         return without_overlap(running.allocation() for running in ranked)

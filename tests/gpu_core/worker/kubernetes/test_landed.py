@@ -175,6 +175,13 @@ def test_two_on_one_node_have_different_gpus():
     assert sorted(found) == [["nvidia-b: 0"], ["nvidia-b: 1"]]
 
 
+def test_two_nodes_of_a_gang_that_others_put_on_one_have_different_gpus():
+    """Also for the plan of the next cycle, whose sum of what is held has no GPU twice."""
+    attempt = an_attempt("a", "nvidia-a: 0", "nvidia-b: 0")
+    pods = [a_pod("a", 0, "tesla"), a_pod("a", 1, "tesla")]
+    assert moved(KUEUE, [attempt], *pods) == [["tesla: 0", "tesla: 1"]]
+
+
 def test_who_is_bound_to_the_planned_node_gets_gpus_there_that_nobody_has():
     """Another one was bound there first, and has what was planned for it."""
     attempts = [a_waiting_attempt("a", "nvidia-b: 1"), a_waiting_attempt("b", "nvidia-b: 1")]
