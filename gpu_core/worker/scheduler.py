@@ -40,6 +40,7 @@ from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.operations.cycle_log import CycleCounts, CycleLog, StepTimes
 from gpu_core.worker.operations.metrics import WorkerMetrics, hourly_cost
+from gpu_core.worker.operations.own_cpu import OwnCpu
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.pending.demand import Demand, DemandReader, PendingRuns
 from gpu_core.worker.pending.forecasts import Forecasts
@@ -272,8 +273,9 @@ class GpuScheduler:
             template: The pool's base job template.
             submitting: Runs that Prefect's worker is handing to `launch` at this moment.
         """
+        own = OwnCpu()
         try:
-            return await self._cycle(template, submitting)
+            return await own.of(self._cycle(template, submitting, own))
         except Exception as error:
             if is_ledger_outage(error):
                 await self._note_while_away()
@@ -292,9 +294,9 @@ class GpuScheduler:
             _log.exception("What happens during the outage of the ledger is not recorded")
 
     async def _cycle(
-        self, template: Mapping[str, Any], submitting: Collection[str]
+        self, template: Mapping[str, Any], submitting: Collection[str], own: OwnCpu
     ) -> list[WorkerFlowRunResponse]:
-        steps, policy = StepTimes(), self._policies.current()
+        steps, policy = StepTimes(own), self._policies.current()
         self.next_due_at = None  # a cycle that fails is not repeated at once
         with steps.timed("find_ended"):  # 1
             await self._find_ended(template, submitting, policy)

@@ -1,7 +1,6 @@
 """One line for each scheduling cycle; cycles in which nothing changes share one."""
 
 import logging
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -9,6 +8,7 @@ from dataclasses import asdict, dataclass
 import anyio
 
 from gpu_core.decisions.model.units import count
+from gpu_core.worker.operations.own_cpu import OwnCpu
 from gpu_core.worker.operations.throttle import Throttle
 
 _log = logging.getLogger("prefect.gpu.cycle")
@@ -50,18 +50,18 @@ class StepTimes:
         seconds: By step, in their order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, own: OwnCpu) -> None:
         self.seconds: dict[str, float] = {}
-        self._began_cpu_s = time.process_time()
+        self._own = own
 
     @property
     def cpu_s(self) -> float:
-        """How much CPU time has the worker used since the cycle started, starts and ends included?
+        """How much CPU time has the cycle itself used until its last wait?
 
-        A cycle that takes longer than that waited: for an answer of Prefect or the cluster, or for
-        the CPU of a busy machine.
+        A cycle that takes longer than that waited: for an answer of Prefect, the ledger or the
+        cluster, for what else the worker does meanwhile, or for the CPU of a busy machine.
         """
-        return time.process_time() - self._began_cpu_s
+        return self._own.seconds
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
@@ -92,7 +92,7 @@ class CycleLog:
             counts: Of this cycle.
             steps_s: How long each of its steps took. They go to the log at debug, and into the
                 fields of the line.
-            cpu_s: The CPU time that the worker used meanwhile.
+            cpu_s: The CPU time that the cycle itself used.
             now_s: By a monotonic clock.
         """
         duration_s = sum(steps_s.values())
