@@ -18,6 +18,8 @@ async def read_scheduled_runs(
     queues: Iterable[str],
     before: datetime,
     parse: Parse,
+    *,
+    is_one_page: bool = True,
 ) -> dict[str, WorkerFlowRunResponse]:
     """Which runs of the pool are due before this moment, by flow run id?
 
@@ -30,11 +32,13 @@ async def read_scheduled_runs(
         queues: The names of the queues to read; empty: all.
         before: Aware.
         parse: Reads one run; None: this version of Prefect's client cannot.
+        is_one_page: Whether they may all be in one answer; it is not asked for otherwise.
     """
     names = sorted(queues)
-    first = await _page(client, pool, names, before)
-    if len(first) < PAGE:
-        return _by_id(first, parse)
+    if is_one_page:
+        first = await _page(client, pool, names, before)
+        if len(first) < PAGE:
+            return _by_id(first, parse)
     if not names:
         names = sorted(q.name for q in await client.read_work_queues(work_pool_name=pool))
     found: dict[str, WorkerFlowRunResponse] = {}

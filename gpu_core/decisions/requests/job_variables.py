@@ -237,10 +237,11 @@ def parse_request(variables: Mapping[str, object], other_known: Collection[str])
     """
     ours = known_names(GpuRequest)
     known = [*ours, *other_known]
+    is_known = frozenset(known).__contains__
     unknown = [
         name
         for name in variables
-        if name not in known and not ("env" in other_known and name.startswith("env."))
+        if not is_known(name) and not ("env" in other_known and name.startswith("env."))
     ]
     # Each is compared with all known names: of very many only the first are.
     errors = [unknown_name(name, name, known) for name in unknown[:_MOST_UNKNOWN]]

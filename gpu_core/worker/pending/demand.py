@@ -14,6 +14,7 @@ from prefect.client.schemas.responses import DeploymentResponse, WorkerFlowRunRe
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.base import BaseVariables
 
+from gpu_core.adapters.prefect.paging import PAGE
 from gpu_core.adapters.prefect.scheduled_runs import read_scheduled_runs
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import without_controls
@@ -110,6 +111,8 @@ class DemandReader:
         self._queue_names: dict[UUID, str] = {}
         self._flow_names: dict[UUID, str] = {}
         self._deployments: dict[UUID, tuple[datetime, DeploymentResponse | None]] = {}
+        self._parsed: dict[str, tuple[Any, WorkerFlowRunResponse]] = {}
+        self._is_one_page = True
 
     async def pending(
         self,
@@ -127,8 +130,11 @@ class DemandReader:
         """
         async with self._turn:
             responses = await read_scheduled_runs(
-                self._client, self._pool, self._queues, now + LOOK_AHEAD, self._response
+                *(self._client, self._pool, self._queues, now + LOOK_AHEAD, self._response),
+                is_one_page=self._is_one_page,
             )
+        self._is_one_page = len(responses) < PAGE
+        self._parsed = {key: known for key, known in self._parsed.items() if key in responses}
         due: list[WorkerFlowRunResponse] = []
         later: list[WorkerFlowRunResponse] = []
         for response in responses.values():
@@ -253,9 +259,16 @@ class DemandReader:
         return _merged_variables(template, deployment, flow_run)
 
     def _response(self, data: Any) -> WorkerFlowRunResponse | None:
+        """The row as Prefect's class; of the many that wait for long few change between polls."""
         run = data.get("flow_run", {})
-        with self._faults.contained(str(run.get("id")), str(run.get("name")), "read"):
-            return WorkerFlowRunResponse.model_validate(data)
+        key = str(run.get("id"))
+        row, response = self._parsed.get(key, (None, None))
+        if row == data:
+            return response
+        with self._faults.contained(key, str(run.get("name")), "read"):
+            response = WorkerFlowRunResponse.model_validate(data)
+            self._parsed[key] = data, response
+            return response
         return None
 
     async def _queue_name(self, queue_id: UUID) -> str | None:

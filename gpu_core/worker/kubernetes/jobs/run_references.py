@@ -220,6 +220,7 @@ class _Rendering:
         self.has_unresolved = "$ref" in text or "prefect." in text
         self._names = {_first(place.name) for place in find_placeholders(self._configuration)}
         self._found: dict[str, _Rendered] = {}
+        self._last: tuple[Json, _Rendered] | None = None
         self._by_template = self.with_variables(defaults) | _claimed(defaults.get("volumes"))
 
     def with_variables(self, variables: Json) -> frozenset[Reference]:
@@ -228,6 +229,11 @@ class _Rendering:
 
     def rendered(self, variables: Json) -> _Rendered:
         """What is in the Job with these variables?"""
+        if self._last is None or self._last[0] is not variables:
+            self._last = variables, self._remembered(variables)
+        return self._last[1]
+
+    def _remembered(self, variables: Json) -> _Rendered:
         used = {name: value for name, value in variables.items() if _first(name) in self._names}
         key = json.dumps(used, sort_keys=True, default=str)
         if key not in self._found:

@@ -1,6 +1,7 @@
 """Which runs of a pool's line are read."""
 
-from datetime import UTC, datetime
+import copy
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -8,6 +9,7 @@ import anyio
 import pytest
 from prefect.client.schemas.objects import Flow
 
+from gpu_core.adapters.prefect.paging import PAGE
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.testing.builders.workloads import make_policy
@@ -129,3 +131,60 @@ def test_a_run_beyond_its_teams_permission_is_held_and_the_others_are_not():
     assert holds == [None, None, Reason.NOT_PERMITTED]
     queue = anyio.run(reader_of(Mixed()).pending, Policy(version=1), {}, NOON, ())
     assert [demand.workload.hold for demand in queue.demands] == [None, None, None]
+
+
+class Long(Server):
+    """Has a line of so many runs, due one second after the other, and counts what it is asked."""
+
+    def __init__(self, runs):
+        self.rows = [self._response(str(UUID(int=100 + number))) for number in range(runs)]
+        for number, row in enumerate(self.rows):
+            due = NOON - timedelta(seconds=1_000 - number)
+            row["flow_run"]["next_scheduled_start_time"] = due.isoformat()
+        self.asked = []
+
+    async def request(self, _method, _path, *, json, **_options):
+        self.asked.append(json.get("scheduled_after"))
+        after = datetime.fromisoformat(json.get("scheduled_after", "1970-01-01T00:00:00+00:00"))
+        due = [row for row in copy.deepcopy(self.rows) if due_at(row) >= after]
+        return SimpleNamespace(json=lambda: due[:PAGE])
+
+
+def due_at(row):
+    return datetime.fromisoformat(row["flow_run"]["next_scheduled_start_time"])
+
+
+def polled(server, reader):
+    async def poll():
+        server.asked.clear()
+        queue = await reader.pending(Policy(version=1), {}, NOON, ())
+        return list(queue.responses.values()), len(server.asked)
+
+    return anyio.run(poll)
+
+
+def test_a_run_that_waits_is_parsed_again_only_where_prefect_says_something_else_of_it():
+    server = Long(3)
+    reader = reader_of(server)
+    first, _ = polled(server, reader)
+    server.rows[1]["flow_run"]["job_variables"] = {"gpu_count": 2}
+    gone = server.rows.pop(2)
+    second, _ = polled(server, reader)
+    assert [before is after for before, after in zip(first, second, strict=False)] == [True, False]
+    assert second[1].flow_run.job_variables == {"gpu_count": 2}
+    server.rows.append(gone)
+    third, _ = polled(server, reader)
+    assert len(third) == 3
+    assert third[2] is not first[2], "what has left the line is forgotten"
+
+
+def test_a_long_line_is_not_asked_for_in_one_page_again_and_a_short_one_is():
+    server = Long(2 * PAGE)
+    reader = reader_of(server)
+    first, requests = polled(server, reader)
+    again, fewer = polled(server, reader)
+    assert len(first) == len(again) == 2 * PAGE
+    assert fewer == requests - 1
+    del server.rows[3:]
+    assert [len(polled(server, reader)[0]) for _ in range(2)] == [3, 3]
+    assert polled(server, reader)[1] == 1
