@@ -124,7 +124,7 @@ def test_a_held_run_waits_until_it_is_released(new_pool, journal, capsys):
     """In a pool with shares and budgets, whose usage comes from the ledger."""
     pool = new_pool(
         POLICY
-        + "ordering: {keys: [fair-share, priority]}\n"
+        + "ordering: {keys: [priority, fair-share]}\n"
         + "budgets: [{name: month, scope: pool, period: month, usd: 10}]\n"
     )
     deployment = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables())

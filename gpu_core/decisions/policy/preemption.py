@@ -41,15 +41,37 @@ def preemption_contradictions(
     Returns:
         An error if it does, with field paths from `ordering` on; none: both can be used together.
     """
-    is_by_priority = preemption.enabled and preemption.takes_from is TakesFrom.LOWER_PRIORITY
-    if not is_by_priority or OrderKey.PRIORITY in ordering.keys:
+    if not preemption.enabled:
         return []
+    if preemption.takes_from is TakesFrom.LATER_IN_ORDER:
+        return _compared_by_share(ordering)
+    if ordering.keys and ordering.keys[0] is OrderKey.PRIORITY:
+        return []
+    remedy = "set preemption.enabled to false or preemption.takes_from to later-in-order"
+    first = "add priority as the first key"
+    if OrderKey.PRIORITY in ordering.keys:
+        first = "put priority first"
     return [
         InvalidInput(
             "ordering.keys",
             "starts runs that are preempted in the next cycle, as preemption is by priority",
             got=", ".join(ordering.keys),
-            remedy="add priority, or set preemption.enabled to false or preemption.takes_from to "
-            "later-in-order",
+            remedy=f"{first}, or {remedy}",
+        )
+    ]
+
+
+def _compared_by_share(ordering: OrderingPolicy) -> list[InvalidInput]:
+    """Shares change while a run holds GPUs, so that preemption by order does not read them."""
+    keys = [key for key in ordering.keys if key is not OrderKey.SUBMITTED]
+    if OrderKey.FAIR_SHARE not in keys or keys[-1] is OrderKey.FAIR_SHARE:
+        return []
+    return [
+        InvalidInput(
+            "ordering.keys",
+            "starts runs that are preempted in the next cycle, as preemption by order does not "
+            "compare shares",
+            got=", ".join(ordering.keys),
+            remedy="put fair-share after the other keys, or set preemption.enabled to false",
         )
     ]

@@ -10,6 +10,7 @@ from gpu_core.decisions.forecasting.run_times import expected_end_s
 from gpu_core.decisions.model.cluster import Allocation, Flavor
 from gpu_core.decisions.model.units import epoch_s
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Shape, Workload, planned_s
+from gpu_core.decisions.scheduling.ordering import WorkloadOrder
 
 
 class Account(NamedTuple):
@@ -28,7 +29,10 @@ class Holding:
     """The workload that holds the GPUs."""
     allocation: Allocation
     shape: Shape
-    priority: int
+    points: float
+    """Its points when it was admitted, with those that it had gained by waiting."""
+    was_starving: bool
+    """A long wait put it before runs of higher priority."""
     account: Account
     gpu_milli: int
     """Thousandths of GPUs that the workload holds."""
@@ -38,6 +42,11 @@ class Holding:
     """The workload is not preempted before: it starts, or has its minimum run time."""
     ends_s: float | None
     """The expected end, estimated at admission; None: unknown."""
+
+    @property
+    def was_put_first(self) -> bool:
+        """A person, or a long wait, put it before runs of higher priority."""
+        return self.was_starving or self.workload.priority_override > 0
 
     @property
     def flavor(self) -> Flavor | None:
@@ -70,19 +79,21 @@ class Holding:
         return RunTime(median_s=duration_s, upper_s=duration_s, source=RunTimeSource.STATED)
 
 
-def holding_of(allocation: Allocation) -> Holding:
-    """Which values follow from the allocation alone?"""
+def holding_of(allocation: Allocation, order: WorkloadOrder) -> Holding:
+    """Which values follow from the allocation, and from the order that it was admitted in?"""
     workload = allocation.workload
+    submitted_s = epoch_s(workload.submitted_at)
     admitted_s = epoch_s(allocation.admitted_at)
     duration_s = planned_s(workload)
     return Holding(
         workload_id=workload.workload_id,
         allocation=allocation,
         shape=workload.shape,
-        priority=workload.priority,
+        points=order.points(workload, submitted_s, admitted_s),
+        was_starving=order.starves(workload, submitted_s, admitted_s),
         account=Account(workload.team, allocation.placement.flavor),
         gpu_milli=sum(len(s.gpu_ids) * s.share_milli for s in allocation.placement.shares),
-        submitted_s=epoch_s(workload.submitted_at),
+        submitted_s=submitted_s,
         admitted_s=admitted_s,
         protected_until_s=epoch_s(allocation.protected_until),
         ends_s=None if duration_s is None else admitted_s + duration_s,

@@ -275,10 +275,10 @@ class BlockedWorkloads:
         if not self._may_preempt(group):
             return None
         allows = builder.allows(group, entry)
-        possible_from_s = builder.preemption.possible_from_s(group, allows)
+        possible_from_s = builder.preemption.possible_from_s(group, entry, allows)
         if possible_from_s is None:
             return None
-        protected = builder.preemption.protected(group)
+        protected = builder.preemption.protected(group, entry)
         return partial(
             messages.min_runtime_protects,
             protected=[holding.workload.name for holding in protected],

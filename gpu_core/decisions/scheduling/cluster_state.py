@@ -50,7 +50,7 @@ class SchedulerState:
         """Adds or replaces the allocation of a workload."""
         if allocation.workload.workload_id in self.holdings:
             self.remove(allocation.workload.workload_id)
-        holding = holding_of(allocation)
+        holding = holding_of(allocation, self.order)
         self.holdings.add(holding)
         self._count(holding, 1)
         self.current.allocate(holding)

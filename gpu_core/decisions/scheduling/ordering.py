@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.ordering import OrderingPolicy, OrderKey
 from gpu_core.decisions.scheduling.order_keys import MEASURES, Progress, run_time_left_s
@@ -27,15 +28,19 @@ class WorkloadOrder:
 
     def __init__(self, policy: OrderingPolicy) -> None:
         self._policy = policy
-        self._measures = [
-            MEASURES[key](policy) for key in policy.keys if key is not OrderKey.FAIR_SHARE
-        ]
         self.fair_share_at: int | None = (
             len(_OWN_KEYS) + policy.keys.index(OrderKey.FAIR_SHARE)
             if OrderKey.FAIR_SHARE in policy.keys
             else None
         )
         """The position of the fair share in a key; None: it does not count."""
+        measured = [key for key in policy.keys if key is not OrderKey.FAIR_SHARE]
+        self._measures = [MEASURES[key](policy) for key in measured]
+        self._priority_at = (
+            len(_OWN_KEYS) + measured.index(OrderKey.PRIORITY)
+            if OrderKey.PRIORITY in measured
+            else None
+        )
         self.names: tuple[str, ...] = (*_OWN_KEYS, *policy.keys, "submitted", "id")
         """The names of the parts of a key."""
 
@@ -47,6 +52,16 @@ class WorkloadOrder:
         """
         limit = self._policy.starvation_after_s
         return None if limit is None or workload.attained_gpu_s else submitted_s + limit
+
+    def points(self, workload: Workload, submitted_s: float, now_s: float) -> float:
+        """How many points has it, with those that it has gained by waiting until now?"""
+        waited_s = max(0.0, now_s - submitted_s)
+        return workload.priority + self._policy.aging_points_per_hour * waited_s / SECONDS_PER_HOUR
+
+    def starves(self, workload: Workload, submitted_s: float, now_s: float) -> bool:
+        """Does it precede all others now, as it has waited too long?"""
+        starves_from_s = self.starves_from_s(workload, submitted_s)
+        return starves_from_s is not None and starves_from_s <= now_s
 
     def key(self, workload: Workload, submitted_s: float, *, is_starving: bool = False) -> Key:
         """The workload's key, without its fair share."""
@@ -96,6 +111,14 @@ class WorkloadOrder:
         A preemptor by order must be ahead by this part: by age alone equals would take turns.
         """
         return key[:-2]
+
+    def aged_until(self, key: Key, moment_s: float) -> Key:
+        """The key without the points that a workload gains by waiting after this moment."""
+        at = self._priority_at
+        if at is None or not self._policy.aging_points_per_hour:
+            return key
+        gained = self._policy.aging_points_per_hour / SECONDS_PER_HOUR * moment_s
+        return (*key[:at], key[at] - gained, *key[at + 1 :])
 
     def deciding_key(self, ahead: Key, behind: Key) -> str:
         """Which key puts one before the other?"""

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from gpu_core.decisions.model.bit_set import numbers_in
-from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
+from gpu_core.decisions.model.units import epoch_s
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.policy.preemption import PreemptionPolicy, TakesFrom
 from gpu_core.decisions.scheduling.allocations import Holding
 from gpu_core.decisions.scheduling.cluster_state import SchedulerState
@@ -85,6 +86,7 @@ class Preemption:
         )
         self._search = Victims(self._index)
         shapes = {holding.shape for holding in candidates.holdings}
+        self._were_put_first = any(holding.was_put_first for holding in candidates.holdings)
         self._has_gangs = any(shape.nodes > 1 for shape in shapes)
         self._has_parts = not all(shape.is_whole for shape in shapes)
         self._steps_left = CYCLE_STEPS
@@ -101,7 +103,7 @@ class Preemption:
         if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
             return Preemptees(self._victims_by_order(group, entry, allows))
         allowance = self._entitlements.allowance(group.team, group.shape)
-        scope = self._scope(group, allowance)
+        scope = self._scope(group, entry.workload, allowance)
         is_open = self._is_open(allowance, scope, allows)
         choice = self._search.least_loss(
             group.shape, self._cluster.groups(group.shape), scope, is_open
@@ -114,12 +116,14 @@ class Preemption:
             return Preemptees([])
         return self._searched(wanted, choice)
 
-    def possible_from_s(self, group: WorkloadGroup, allows: Allows | None) -> float | None:
+    def possible_from_s(
+        self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None
+    ) -> float | None:
         """When do starts and minimum run times allow enough preemption? None: never, or now."""
         if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
             return None
         allowance = self._entitlements.allowance(group.team, group.shape)
-        scope = self._scope(group, allowance)
+        scope = self._scope(group, entry.workload, allowance)
         moment_s = self._search.possible_from_s(
             group.shape,
             self._cluster.groups(group.shape),
@@ -128,10 +132,10 @@ class Preemption:
         )
         return moment_s if moment_s is not None and moment_s > self._now_s else None
 
-    def protected(self, group: WorkloadGroup) -> list[Holding]:
+    def protected(self, group: WorkloadGroup, entry: QueueEntry) -> list[Holding]:
         """Which candidates are protected by a start or a minimum run time? By name."""
         allowance = self._entitlements.allowance(group.team, group.shape)
-        scope = self._scope(group, allowance)
+        scope = self._scope(group, entry.workload, allowance)
         nodes = set(self._cluster.eligible(group.shape))
         found = (
             h
@@ -148,12 +152,21 @@ class Preemption:
         self._state.after_draining.release(victim.holding)
         self.invalidate(s.node for s in victim.holding.allocation.placement.shares)
 
-    def _scope(self, group: WorkloadGroup, allowance: Allowance) -> PreemptionScope:
+    def _scope(
+        self, group: WorkloadGroup, workload: Workload, allowance: Allowance
+    ) -> PreemptionScope:
+        # Most pools have no victim that was put first; scopes that are equal share their victims.
+        waits = (
+            (workload.priority_override, epoch_s(workload.submitted_at))
+            if self._were_put_first
+            else None
+        )
         if not self._entitlements.has_quotas:
-            return PreemptionScope(priority=group.priority, any_team=True)
+            return PreemptionScope(priority=group.priority, waits=waits, any_team=True)
         reclaims = self._entitlements.buckets(allowance.reclaimable)
         return PreemptionScope(
             priority=group.priority,
+            waits=waits,
             team=group.team,
             reclaims=reclaims,
             cohorts=self._entitlements.cohorts(group.team) if reclaims else (),
@@ -264,7 +277,7 @@ class Preemption:
         self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None
     ) -> list[PreemptionCandidate]:
         shape, order = group.shape, self._state.order
-        own = order.policy_part(entry.key)
+        own = order.policy_part(self._key_of_preemptor(entry))
         chosen: list[PreemptionCandidate] = []
         freed = NodesWithout(self._cluster, shape, allows)
         for key, holding in self._running_last_first():
@@ -309,7 +322,12 @@ class Preemption:
                     held_s * holding.gpu_milli / WHOLE_GPU_MILLI,
                     held_s,
                 )
-                keyed.append((key, holding))
+                keyed.append((order.aged_until(key, holding.admitted_s), holding))
             keyed.sort(key=lambda k: k[0], reverse=True)
             self._last_in_order = [(order.policy_part(key), h) for key, h in keyed]
         return self._last_in_order
+
+    def _key_of_preemptor(self, entry: QueueEntry) -> Key:
+        """Its key without what it gained by waiting, also where it has waited too long."""
+        order, submitted_s = self._state.order, epoch_s(entry.workload.submitted_at)
+        return order.aged_until(order.key(entry.workload, submitted_s), submitted_s)

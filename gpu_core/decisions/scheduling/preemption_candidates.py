@@ -19,6 +19,9 @@ class PreemptionScope(NamedTuple):
 
     priority: int | None = None
     """Preempts lower priorities; None: none by priority."""
+    waits: tuple[int, float] | None = None
+    """The preemptor's `priority_override` and submission: what was put first and admitted since
+    then came before it, and is not preempted. None: no candidate was put first."""
     team: str | None = None
     """By priority in this team; with `any_team`, in all."""
     any_team: bool = False
@@ -50,10 +53,21 @@ class PreemptionScope(NamedTuple):
         """Is it of a lower priority, in the same team where there are quotas?"""
         return (
             self.priority is not None
-            # Never among equals: two of the same priority would preempt each other for ever.
-            and holding.priority < self.priority
+            # Never among equals: two of the same priority would preempt each other for ever. What
+            # a workload gained by waiting counts for a victim only: it never lets one preempt, and
+            # keeps what it put first from being preempted for what it was put before.
+            and holding.points < self.priority
             and (self.any_team or holding.account.team == self.team)
+            and not self._waited_behind(holding)
         )
+
+    def _waited_behind(self, holding: Holding) -> bool:
+        """Was the holding put first, and admitted while the preemptor waited already?"""
+        if self.waits is None or not holding.was_put_first:
+            return False
+        override, since_s = self.waits
+        ahead = (-holding.workload.priority_override, not holding.was_starving)
+        return since_s <= holding.admitted_s and ahead < (-override, True)
 
 
 class PreemptionIndex:

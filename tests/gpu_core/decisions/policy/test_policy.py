@@ -159,9 +159,27 @@ def test_priority_of_queue(queue, want_points):
         pytest.param(
             {"version": 1, "ordering": {"keys": ["fair-share"]}},
             "policy: ordering.keys starts runs that are preempted in the next cycle, as preemption "
-            "is by priority (got 'fair-share'); add priority, or set preemption.enabled to false "
-            "or preemption.takes_from to later-in-order",
+            "is by priority (got 'fair-share'); add priority as the first key, or set "
+            "preemption.enabled to false or preemption.takes_from to later-in-order",
             id="an order that preemption undoes",
+        ),
+        pytest.param(
+            {"version": 1, "ordering": {"keys": ["deadline-slack", "priority"]}},
+            "policy: ordering.keys starts runs that are preempted in the next cycle, as preemption "
+            "is by priority (got 'deadline-slack, priority'); put priority first, or set "
+            "preemption.enabled to false or preemption.takes_from to later-in-order",
+            id="an order in which priority comes second",
+        ),
+        pytest.param(
+            {
+                "version": 1,
+                "ordering": {"keys": ["fair-share", "priority"]},
+                "preemption": {"takes_from": "later-in-order"},
+            },
+            "policy: ordering.keys starts runs that are preempted in the next cycle, as preemption "
+            "by order does not compare shares (got 'fair-share, priority'); put fair-share after "
+            "the other keys, or set preemption.enabled to false",
+            id="shares before what preemption compares",
         ),
         pytest.param(
             {"version": 1, "ordering": {"starvation_after": "5s"}},

@@ -156,6 +156,8 @@ def _sections(rng: random.Random) -> dict[str, object]:
         [
             ["priority", "submitted"],
             ["priority", "fair-share", "submitted"],
+            ["priority", "deadline-slack"],
+            ["priority", "shortest-job"],
             ["fair-share", "priority"],
             ["shortest-job"],
             ["deadline-slack", "priority"],
@@ -168,7 +170,7 @@ def _sections(rng: random.Random) -> dict[str, object]:
             "starvation_after": rng.choice(["10m", "7d"]),
         },
         "backfill": {"mode": rng.choice(["none", "easy", "easy", "conservative"])},
-        "preemption": {"enabled": rng.random() < 0.8 and "priority" in keys},
+        "preemption": {"enabled": rng.random() < 0.8 and keys[0] == "priority"},
     }
     if rng.random() < 0.6:
         sections["quotas"] = _quotas(rng)

@@ -202,7 +202,32 @@ def test_victims_are_legal(seed):
         assert not victim.is_draining
         assert_unprotected(victim, NOW)
         is_own = pool.policy.quotas is None or victim.workload.team == preemptor.team
-        assert victim.workload.priority < preemptor.priority or not is_own
+        waited_h = (victim.admitted_at - victim.workload.submitted_at) / timedelta(hours=1)
+        gained = pool.policy.ordering.aging_points_per_hour * max(0.0, waited_h)
+        assert victim.workload.priority + gained < preemptor.priority or not is_own
+
+
+@many
+@given(SEEDS)
+def test_what_has_just_started_is_not_preempted_for_what_waited(seed):
+    """The order that starts a run and the order that preempts it are one.
+
+    With quotas a run that has to borrow waits behind runs within nominal quota, and may preempt
+    those of its own team later.
+    """
+    pool = scenario(seed, quotas=None)
+    first = planned(pool)
+    started = {c.workload_id for c in admits(first)}
+    after = applied(pool, first, NOW)
+    allocations = tuple(
+        replace(a, began_at=NOW - timedelta(hours=1), workload=replace(a.workload, min_runtime_s=0))
+        if a.workload.workload_id in started
+        else a
+        for a in after.snapshot.allocations
+    )
+    after = replace(after, snapshot=replace(after.snapshot, allocations=allocations))
+    second = planned(after, NOW + timedelta(seconds=1))
+    assert started.isdisjoint(c.workload_id for c in preempts(second))
 
 
 @many

@@ -13,6 +13,7 @@ from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from gpu_core.testing.builders.workloads import (
+    CRITICAL,
     HIGH,
     LOW,
     MEDIUM,
@@ -470,6 +471,65 @@ class TestBudgetsAndCalendar:
         assert admitted(result) == ["v"]
 
 
+class TestWhatWaitedLong:
+    """What was put before others in spite of its priority is not preempted for them."""
+
+    AGING: ClassVar = {"ordering": {"keys": ["priority"], "aging_points_per_hour": 500}}
+    STARVATION: ClassVar = {"ordering": {"keys": ["priority"], "starvation_after": "1h"}}
+
+    @pytest.mark.parametrize(
+        ("sections", "low", "waits", "want"),
+        [
+            pytest.param(AGING, {"submitted_at": ago(7_200 + 600)}, {}, [], id="by aging"),
+            pytest.param(
+                AGING,
+                {"submitted_at": ago(3_600 + 600)},
+                {},
+                [("low", "w")],
+                id="aging is not enough",
+            ),
+            pytest.param(
+                AGING,
+                {"submitted_at": ago(7_200 + 600)},
+                {"priority": CRITICAL},
+                [("low", "w")],
+                id="aging, before a critical run",
+            ),
+            pytest.param(STARVATION, {"submitted_at": ago(4_500)}, {}, [], id="by starvation"),
+            pytest.param(
+                STARVATION,
+                {"submitted_at": ago(4_500)},
+                {"submitted_at": ago(500)},
+                [("low", "w")],
+                id="starvation, and the other came after it had started",
+            ),
+            pytest.param(
+                STARVATION,
+                {"submitted_at": ago(4_500), "attained_gpu_s": 1.0},
+                {},
+                [("low", "w")],
+                id="what has had GPUs does not starve",
+            ),
+            pytest.param({}, {"priority_override": 1}, {}, [], id="by a person"),
+            pytest.param(
+                {},
+                {"priority_override": 1},
+                {"priority_override": 1},
+                [("low", "w")],
+                id="a person moved the other up, too",
+            ),
+            pytest.param({}, {}, {}, [("low", "w")], id="nothing put it first"),
+        ],
+    )
+    def test_it_keeps_its_gpus(self, sections, low, waits, want):
+        """The low run started 10 minutes ago, and the medium one has waited for 15."""
+        run = make_workload("low", **{"priority": LOW, "submitted_at": ago(1_200), **low})
+        held = [make_allocation(run, {"n1": "0"}, admitted_at=ago(600))]
+        other = make_workload("w", **{"priority": MEDIUM, "submitted_at": ago(900), **waits})
+        result = plan([make_node(gpus=1)], held, [other], make_policy(**sections))
+        assert preempted(result) == want
+
+
 class TestTakingTurns:
     """Preemption by the order itself."""
 
@@ -504,6 +564,24 @@ class TestTakingTurns:
         gang = make_workload("gang", 2, attained_gpu_s=99_999.0)
         result = plan([make_node(gpus=2)], held, [gang], policy)
         assert preempted(result) == want
+
+    def test_what_waited_long_is_ahead_in_the_queue_only(self):
+        """Aging and starvation change positions; they let none preempt by order."""
+        policy = make_policy(
+            ordering={
+                "keys": ["priority"],
+                "aging_points_per_hour": 900,
+                "starvation_after": "1h",
+            },
+            preemption={"takes_from": "later-in-order"},
+        )
+        held = [make_allocation(make_workload("medium", priority=MEDIUM), {"n1": "0"})]
+        old = make_workload("old", priority=LOW, submitted_at=ago(9_999))
+        urgent = make_workload("urgent", priority=HIGH)
+        assert preempted(plan([make_node(gpus=1)], held, [old], policy)) == []
+        assert preempted(plan([make_node(gpus=1)], held, [urgent], policy)) == [
+            ("medium", "urgent")
+        ]
 
     def test_equals_do_not_take_turns(self):
         """None is ahead by the policy: age alone preempts none."""

@@ -9,6 +9,7 @@ from gpu_core.decisions.model.bit_set import numbers_in
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.scheduling.allocations import holding_of
 from gpu_core.decisions.scheduling.nodes_without import NodesWithout
+from gpu_core.decisions.scheduling.ordering import WorkloadOrder
 from gpu_core.decisions.scheduling.planner import Planner
 from gpu_core.decisions.scheduling.preemption_candidates import PreemptionScope
 from gpu_core.decisions.scheduling.victim_problem import QuotaCheck
@@ -31,7 +32,8 @@ def cluster_with(nodes, holdings):
 def test_a_shape_fits_without_some_holdings_as_in_a_cluster_that_never_had_them(seed):
     pool, rng = scenario(seed), random.Random(seed)
     nodes = pool.snapshot.nodes
-    holdings = [holding_of(allocation) for allocation in pool.snapshot.allocations]
+    order = WorkloadOrder(pool.policy.ordering)
+    holdings = [holding_of(allocation, order) for allocation in pool.snapshot.allocations]
     shapes = [w.shape for w in pool.snapshot.pending if w.shape.gpu_count]
     if not holdings or not shapes:
         return
@@ -66,7 +68,8 @@ def test_quota_without_a_set_of_holdings_does_not_depend_on_what_was_asked_befor
     scope = PreemptionScope(priority=workload.priority, team=workload.team)
     quota = QuotaCheck(entitlements, workload.team, workload.shape, scope)
     running = [each for each in pool.snapshot.allocations if not each.is_draining]
-    holdings = [holding_of(allocation) for allocation in running]
+    order = WorkloadOrder(pool.policy.ordering)
+    holdings = [holding_of(allocation, order) for allocation in running]
     open_flavors = quota.open_flavors_of_sets(holdings)
     for _ in range(8):
         victims = rng.getrandbits(len(holdings)) if holdings else 0
