@@ -24,7 +24,13 @@ from gpu_core.decisions.checks.doctor.lease import (
     lease_findings,
     ledgers_finding,
 )
-from gpu_core.decisions.checks.doctor.nodes import SeenNode, node_findings, node_pool_findings
+from gpu_core.decisions.checks.doctor.nodes import (
+    SeenNode,
+    node_findings,
+    node_pool_findings,
+    usable_gpus,
+)
+from gpu_core.decisions.checks.doctor.quotas import quota_findings
 from gpu_core.decisions.checks.doctor.rights import Answer, missing_account, rights_findings
 from gpu_core.decisions.checks.doctor.versions import kubernetes_version_findings
 from gpu_core.decisions.checks.doctor.worker_pods import starts_worker, worker_pod_findings
@@ -36,6 +42,7 @@ from gpu_core.decisions.kubernetes.nodes.template_constraints import admits, pod
 from gpu_core.decisions.kubernetes.rbac.rights import Option, Right, rights_for
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
+from gpu_core.decisions.policy.quotas import QuotaPolicy
 
 _PART_S = 10.0
 """For each part: a cluster that answers at all answers a list of a thousand nodes in that time."""
@@ -57,6 +64,7 @@ class ClusterQuestion:
     Attributes:
         pool: The work pool's name; None: no pool is checked.
         policy: The policy's section `kubernetes`.
+        quotas: The policy's section `quotas`; None: no team is limited.
         lease_namespace: The worker's own, where its lease lives; None: not known here.
         service_account: `NAMESPACE/NAME` whose rights are asked for; None: our own.
         cluster_config: A kubeconfig and its context; None: look for one.
@@ -71,6 +79,7 @@ class ClusterQuestion:
     lease_namespace: str | None
     service_account: str | None
     cluster_config: tuple[dict[str, Any], str | None] | None
+    quotas: QuotaPolicy | None = None
     read_claim: Callable[[], PoolClaim | None] | None = None
     claim_in_prefect: PoolClaim | None = None
 
@@ -386,6 +395,9 @@ async def _nodes(api: KubernetesApi, question: ClusterQuestion) -> list[Finding]
     may_add = policy.provisioner is Provisioner.KARPENTER or bool(policy.provisioned)
     facts = [node.facts for node in seen if node.facts is not None]
     found = list(node_findings(seen, may_add=may_add))
+    if not may_add:
+        gpus = usable_gpus(seen)
+        found += quota_findings(question.quotas, gpus.total(), gpus)
     try:
         offers = await _offers(api, facts, policy)
     except KubernetesError as error:

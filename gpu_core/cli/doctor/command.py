@@ -34,9 +34,18 @@ from gpu_core.cli.doctor.services import (
 from gpu_core.cli.setup.command import DEFAULT_POLICY
 from gpu_core.cli.setup.pool import check_pool_name
 from gpu_core.cli.shared.prefect_api import ask
-from gpu_core.decisions.checks.doctor.finding import Finding, failed, has_failed, ok, unknown
+from gpu_core.decisions.checks.doctor.finding import (
+    Finding,
+    failed,
+    has_failed,
+    ok,
+    unknown,
+    warning,
+)
 from gpu_core.decisions.checks.doctor.prefect_pool import DEFAULT_POOL
 from gpu_core.decisions.checks.doctor.versions import Requirement, package_findings
+from gpu_core.decisions.checks.files.misspelt_names import misspelt_names
+from gpu_core.decisions.checks.files.without_effect import settings_without_effect
 from gpu_core.decisions.checks.prefect.pool_claim import PoolClaim
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.policy import Policy
@@ -163,9 +172,14 @@ def _policy(options: DoctorOptions, settings: GpuWorkerSettings) -> tuple[Policy
         remedy = "name the worker's with --policy"
         return Policy(version=1), [unknown("settings.policy", text, remedy)]
     try:
-        return load_policy(path), [ok("settings.policy", f"{path} can be used")]
+        policy = load_policy(path)
     except InvalidInput as error:
         return Policy(version=1), [failed("settings.policy", str(error), "prefect-gpu check FILE")]
+    doubts = [*misspelt_names(policy, {}, None), *settings_without_effect(policy, {}, None)]
+    return policy, [
+        ok("settings.policy", f"{path} can be used"),
+        *[warning("settings.policy", f"{doubt.path} {doubt.message}") for doubt in doubts],
+    ]
 
 
 def _type(options: DoctorOptions, facts: PrefectFacts | None) -> str:
@@ -202,6 +216,7 @@ def _cluster_question(
     return ClusterQuestion(
         pool=options.pool or DEFAULT_POOL if facts is None else facts.pool_name,
         policy=policy.kubernetes,
+        quotas=policy.quotas,
         template=template,
         namespaces=tuple(dict.fromkeys((own, *others))),
         lease_namespace=_worker_namespace(options, settings),

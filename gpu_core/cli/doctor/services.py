@@ -15,6 +15,7 @@ from gpu_core.adapters.nvml import GpuDiscoveryError, GpuUsers, discover_gpus
 from gpu_core.cli.doctor.prefect_facts import PrefectFacts
 from gpu_core.decisions.checkpoints.store_errors import is_of_address
 from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok, unknown, warning
+from gpu_core.decisions.checks.doctor.quotas import quota_findings
 from gpu_core.decisions.checks.doctor.services import (
     SeenGpu,
     ledger_findings,
@@ -196,6 +197,10 @@ def machine_gpu_findings(policy: Policy, environment: Mapping[str, str]) -> list
         )
         for gpu in gpus
     )
-    return list(
-        machine_findings(seen, virtual, len({pid for ids in by_gpu.values() for pid in ids}))
+    found = machine_findings(seen, virtual, len({pid for ids in by_gpu.values() for pid in ids}))
+    by_type = (
+        {}
+        if policy.virtual_gpus is None or seen
+        else {policy.virtual_gpus.gpu_type: policy.virtual_gpus.count}
     )
+    return [*found, *quota_findings(policy.quotas, len(seen) or virtual, by_type)]

@@ -32,15 +32,23 @@ class SeenNode:
     error: str | None = None
 
 
+def usable_gpus(nodes: Sequence[SeenNode]) -> Counter[str]:
+    """How many healthy GPUs of each type are there to plan with?"""
+    gpus = Counter[str]()
+    for facts in _good(nodes):
+        gpus[facts.node.gpu_type] += len({*facts.node.gpu_ids} - facts.node.unhealthy_gpu_ids)
+    return gpus
+
+
+def _good(nodes: Sequence[SeenNode]) -> list[NodeFacts]:
+    usable = [(node, facts) for node in nodes if (facts := node.facts) is not None]
+    return [facts for node, facts in usable if node.is_admitted and not facts.blocked_by]
+
+
 def node_findings(nodes: Sequence[SeenNode], *, may_add: bool) -> Iterator[Finding]:
     """How many GPUs are there to plan with, and why does each other node not count?"""
-    usable = [(node, facts) for node in nodes if (facts := node.facts) is not None]
-    good = [facts for node, facts in usable if node.is_admitted and not facts.blocked_by]
-    gpus = Counter[str]()
-    for facts in good:
-        healthy = {*facts.node.gpu_ids} - facts.node.unhealthy_gpu_ids
-        gpus[facts.node.gpu_type] += len(healthy)
-    total = sum(gpus.values())
+    good, gpus = _good(nodes), usable_gpus(nodes)
+    total = gpus.total()
     without = sum(node.facts is None and node.error is None for node in nodes)
     counted = f"{count(total, 'GPU')} on {count(len(good), 'node')}"
     kinds = ", ".join(f"{name} {number}" for name, number in sorted(gpus.items()) if number)
