@@ -441,6 +441,24 @@ def test_what_an_earlier_worker_saw_stands_unless_it_is_contradicted(pods, want)
     assert settled(KUEUE, attempt, a_cluster(KUEUE, *pods)) == want
 
 
+@pytest.mark.parametrize(
+    ("pods", "want"),
+    [
+        pytest.param([a_pod("a", 0, "tesla", gpus=0)], "tesla", id="its pod was seen on a node"),
+        pytest.param([], "unknown", id="its pod was not observed"),
+    ],
+)
+def test_a_run_without_gpus_is_on_no_planned_node_either(pods, want):
+    attempt = an_attempt("a", "nvidia-a: ")
+    attempt.attempt = replace(attempt.attempt, gpu_type=None)
+    infrastructure = a_cluster(KUEUE, *pods)
+    found = infrastructure.binding(attempt, [], KUEUE)
+    assert (found is None) is (want == "unknown")
+    found = found or infrastructure.final_binding(attempt, [], KUEUE)
+    assert [share.node for share in found.placement.shares] == [want]
+    assert found.placement.gpu_type is None
+
+
 def test_what_an_earlier_worker_only_planned_does_not_stand():
     """All pods vanished while no worker acted, and none had seen them on a node."""
     attempt = an_attempt("a", "nvidia-a: 0", "nvidia-b: 0")
