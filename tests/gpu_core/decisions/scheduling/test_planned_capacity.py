@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.decisions.scheduling.plan import Admit
+from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
 from gpu_core.testing.builders.workloads import (
     HIGH,
+    LOW,
     NOW,
     make_allocation,
     make_node,
@@ -66,6 +67,19 @@ def test_a_node_that_is_on_its_way_counts():
     snapshot = make_snapshot((BIG, BIGGER), (on_its_way,), (make_workload("a", 8),))
     assert starts(plan_cycle(snapshot, policy_of(15), NOW)) == {}
     assert starts(plan_cycle(snapshot, policy_of(16), NOW)) == {"a": [BIGGER.name]}
+
+
+def test_a_run_that_a_node_on_its_way_holds_preempts_none():
+    low = make_allocation(make_workload("low", 8, priority=LOW), {"n1": "0 1 2 3 4 5 6 7"})
+    urgent = make_workload("urgent", 8, priority=HIGH)
+    with_node = plan_cycle(
+        make_snapshot((make_node("n1"), BIG), (low,), (urgent,)), policy_of(16), NOW
+    )
+    over_limit = plan_cycle(
+        make_snapshot((make_node("n1"), BIG), (low,), (urgent,)), policy_of(15), NOW
+    )
+    assert [type(command) for command in with_node.commands] == [Admit]
+    assert [type(command) for command in over_limit.commands] == [Preempt]
 
 
 def test_the_more_urgent_run_gets_the_node_that_may_still_come():
