@@ -77,9 +77,14 @@ def report(
         str,
         Parameter(
             help="Who pays for idle capacity: none (a line of its own), evenly (each group the "
-            "same) or by-use (each group in proportion to its cost)."
+            "same), by-use (each group in proportion to its cost) or reservation (the team for "
+            "which the policy's calendar reserves the node)."
         ),
     ] = "none",
+    policy: Annotated[
+        Path | None,
+        Parameter(help="The policy with the reservations, for --idle reservation."),
+    ] = None,
     options: LedgerOptions = DEFAULT_OPTIONS,
     show: Annotated[
         str,
@@ -114,6 +119,7 @@ def report(
         limit=limit,
         output=output,
         show=show,
+        policy_file=policy,
     )
 
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
@@ -10,24 +10,34 @@ from pathlib import Path
 
 from rich.console import Console
 
+from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.source import open_to_read
+from gpu_core.adapters.ledger.store import Ledger
 from gpu_core.adapters.prefect.pool_blocks import read_ledger_url
 from gpu_core.cli.cost.files import write_rows
 from gpu_core.cli.cost.table import Show, report_csv, report_document, report_table
 from gpu_core.cli.shared.prefect_api import ask
 from gpu_core.decisions.costs.charges import Charges, charges_of
 from gpu_core.decisions.costs.cost_report import (
+    CostReport,
     cost_report,
     parse_keys,
     period_window,
     with_bills,
 )
 from gpu_core.decisions.costs.focus import COLUMNS, focus_rows, parse_focus_version
-from gpu_core.decisions.costs.idle import parse_idle_rule, with_idle
+from gpu_core.decisions.costs.idle import IdleRule, parse_idle_rule, with_idle
+from gpu_core.decisions.costs.reserved_idle import (
+    Reservation,
+    reserved_times,
+    with_reserved_idle,
+)
 from gpu_core.decisions.costs.usage import US_PER_HOUR
+from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.scheduling.calendar import windows_between
 
 
 class Output(StrEnum):
@@ -50,6 +60,7 @@ def run_report(
     limit: int,
     output: Output,
     show: str,
+    policy_file: Path | None = None,
 ) -> int:
     """Print what a period cost. The ledger is opened after all other options are checked.
 
@@ -68,11 +79,9 @@ def run_report(
     )
     with open_to_read(ledger_url()) as ledger:
         slices, runs = ledger.cost_slices(asked)
-        capacity = ledger.capacity_cost(asked)
-        bills = ledger.bill_sums(asked)
-    report = cost_report(window, keys, slices, runs)
-    report = with_idle(report, capacity.idle, rule, capacity.faults)
-    report = replace(with_bills(report, bills), beyond_micro_usd=capacity.beyond_micro_usd)
+        report = cost_report(window, keys, slices, runs)
+        report = _with_idle(report, rule, ledger, asked, policy_file)
+        report = with_bills(report, ledger.bill_sums(asked))
     if output is Output.JSON:
         print(json.dumps(report_document(report), indent=2))
     elif output is Output.CSV:
@@ -80,6 +89,39 @@ def run_report(
     else:
         Console().print(report_table(report, limit, shown))
     return 0
+
+
+def _with_idle(
+    report: CostReport,
+    rule: IdleRule,
+    ledger: Ledger,
+    asked: CostQuestion,
+    policy_file: Path | None,
+) -> CostReport:
+    if rule is not IdleRule.RESERVATION:
+        capacity = ledger.capacity_cost(asked)
+        shown = with_idle(report, capacity.idle, rule, capacity.faults)
+        return replace(shown, beyond_micro_usd=capacity.beyond_micro_usd)
+    times = reserved_times(_reservations(policy_file, asked.window), asked.window, asked.now)
+    costs = [(time, ledger.capacity_cost(replace(asked, window=time.window))) for time in times]
+    return with_reserved_idle(report, costs)
+
+
+def _reservations(policy_file: Path | None, window: Window) -> Iterator[Reservation]:
+    """The advance reservations of whole nodes in the policy."""
+    if policy_file is None:
+        raise InvalidInput(
+            "policy", "is missing", allowed="the policy with the reservations, for idle reservation"
+        )
+    calendar = load_policy(policy_file).calendar
+    for closure in windows_between(calendar, window.start, window.end):
+        if closure.for_team is not None and closure.nodes:
+            yield Reservation(
+                name=closure.name,
+                team=closure.for_team,
+                nodes=closure.nodes,
+                window=Window(closure.starts_at, closure.ends_at),
+            )
 
 
 def _show(text: str) -> Show:

@@ -38,6 +38,8 @@ class IdleRule(StrEnum):
     """Each group the same."""
     BY_USE = "by-use"
     """Each group in proportion to its own cost."""
+    RESERVATION = "reservation"
+    """The team for which the calendar reserved the node; the rest has a line of its own."""
 
 
 def parse_idle_rule(text: str) -> IdleRule:
@@ -204,9 +206,19 @@ def with_idle(
     Args:
         faults: The part of `idle` that was held because its GPUs are not well.
     """
-    rows, shares = report.rows, _shares(report, rule)
-    parts = [_part(idle, share) for share in shares] or [NO_USAGE] * len(rows)
-    line = NO_USAGE if shares else idle
+    shares = _shares(report, rule)
+    parts = [_part(idle, share) for share in shares] or [NO_USAGE] * len(report.rows)
+    return with_parts(report, parts, NO_USAGE if shares else idle, faults)
+
+
+def with_parts(
+    report: CostReport, parts: Sequence[Usage], line: Usage, faults: Usage
+) -> CostReport:
+    """The report with the part of each row in idle capacity, and with what is in no row.
+
+    Rows and idle add up to the micro-dollar.
+    """
+    rows = report.rows
     of_rows = [row.exact_micro_usd for row in rows]
     whole = apportioned([*of_rows, *(p.exact_micro_usd for p in parts), line.exact_micro_usd])
     return replace(
@@ -228,7 +240,7 @@ def with_idle(
 def _shares(report: CostReport, rule: IdleRule) -> Sequence[Fraction]:
     """Which part of idle capacity does each row get? Empty: it is not shared."""
     rows = report.rows
-    if rule is IdleRule.NONE or not rows:
+    if rule in (IdleRule.NONE, IdleRule.RESERVATION) or not rows:
         return ()
     if rule is IdleRule.EVENLY:
         return [Fraction(1, len(rows))] * len(rows)

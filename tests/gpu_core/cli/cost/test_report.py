@@ -97,6 +97,25 @@ def test_idle_capacity_in_a_report(
     assert whole == 2 * 3_670_001
 
 
+def test_idle_capacity_of_a_reservation_is_its_teams(
+    with_machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report(with_machine, "day", "--idle", "reservation") == 2
+    assert "policy is missing" in capsys.readouterr().err
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "version: 1\ncalendar:\n  closures:\n"
+        "    - {name: paper, nodes: [node-1], for_team: robots,\n"
+        "       starts_at: 2026-03-04T13:30Z, ends_at: 2026-03-09T00:00Z}\n"
+    )
+    arguments = ("day", "--idle", "reservation", "--policy", str(policy), "--json")
+    assert report(with_machine, *arguments) == 0
+    document = json.loads(capsys.readouterr().out)
+    idle = {row["team"]: row["idle_micro_usd"] for row in document["rows"]}
+    assert idle["robots"] == 1_835_001, "half an hour, rounded half up"
+    assert document["idle"]["cost_micro_usd"] == 3_670_001 - idle["robots"]
+
+
 def test_what_runs_paid_beyond_their_machine_leads_from_its_cost_to_theirs(
     with_machine: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
