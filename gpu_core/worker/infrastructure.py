@@ -18,6 +18,7 @@ from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node, Placement
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.host_summary import HostSummary
+from gpu_core.decisions.model.measurements import Measurements
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
@@ -290,6 +291,25 @@ class Infrastructure(Protocol):
 
     async def observed_use(self, running: AttemptState) -> ObservedUse:
         """How does it use its GPUs now? Nothing is decided from what is unknown."""
+        ...
+
+    def measurements(
+        self,
+        attempts: Sequence[AttemptState],
+        nodes: Sequence[Node],
+        allocations: Sequence[Allocation],
+        policy: Policy,
+        now: datetime,
+    ) -> Measurements:
+        """What may a plan read of the last minutes? Nothing, unless the policy says so.
+
+        Args:
+            attempts: All that hold something.
+            nodes: Of the snapshot.
+            allocations: Of the snapshot.
+            policy: Of the pool.
+            now: The time of the plan.
+        """
         ...
 
     async def stacks(

@@ -322,7 +322,7 @@ class GpuScheduler:
             await self._change_capacity(allocations, priced, now)
         with steps.timed("plan"):  # 6
             demands = await self._demands(queue, allocations, priced, now)
-            plan = self._plan(self._snapshot(demands, allocations, now), priced, now)
+            plan = self._plan(self._snapshot(demands, allocations, priced, now), priced, now)
         with steps.timed("preempt"):  # 7
             await self._refusals.invalid(queue)
             if self._is_complete:
@@ -601,7 +601,11 @@ class GpuScheduler:
         return found.plan
 
     def _snapshot(
-        self, demands: Mapping[str, Demand], allocations: tuple[Allocation, ...], now: datetime
+        self,
+        demands: Mapping[str, Demand],
+        allocations: tuple[Allocation, ...],
+        policy: Policy,
+        now: datetime,
     ) -> Snapshot:
         self._preemptors.intersection_update(demands)
         return Snapshot(
@@ -611,6 +615,9 @@ class GpuScheduler:
             usage=self._history.usage(now),
             preemptors=frozenset(self._preemptors),
             idle_since=self._scale_hints.idle_since(self._nodes, allocations, now),
+            measurements=self._infrastructure.measurements(
+                self._attempts.holding(), self._nodes, allocations, policy, now
+            ),
         )
 
     async def _change_capacity(

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import NamedTuple
 
+from gpu_core.decisions.model.measurements import Measurements
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 
 ON_DEMAND, SPOT, RESERVED = "on-demand", "spot", "reserved"
@@ -186,6 +187,8 @@ class Snapshot:
     nothing takes what was freed for them."""
     idle_since: Mapping[str, datetime] = field(default_factory=dict)
     """Since when nodes have had no allocation, by name; a node that is missing is not let go."""
+    measurements: Measurements = field(default_factory=Measurements)
+    """What was measured in the last minutes; empty: plans follow from allocations alone."""
 
 
 ZONE_LABEL = "topology.kubernetes.io/zone"

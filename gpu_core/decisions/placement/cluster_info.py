@@ -8,6 +8,7 @@ from operator import or_
 from gpu_core.decisions.model.bit_set import bits_of, numbers_in
 from gpu_core.decisions.model.cluster import Flavor, Node, Placement
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.measurements import NodeLoad
 from gpu_core.decisions.model.workload import Shape, replica_milli
 from gpu_core.decisions.placement.diagnostics import NeverFits, NotPlaced, diagnose, never_fits
 from gpu_core.decisions.placement.filters import (
@@ -124,6 +125,18 @@ class ClusterInfo:
         The initial mix is empty.
         """
         self._order.set_workload_mix(mix)
+
+    def set_loads(self, loads: Mapping[str, NodeLoad]) -> None:
+        """Sets how loaded nodes are, by name; those with whole GPUs or MIG do not depend on it.
+
+        Initially no load is known.
+        """
+        for position, node_info in enumerate(self._node_infos):
+            node = node_info.node
+            load = loads.get(node.name) if node.is_shareable and not node.is_mig else None
+            if load != node_info.measured:
+                node_info.measured = load
+                self._order.changed(position, node_info)
 
     def observe(self, shape: Shape, placement: Placement) -> None:
         """Counts an allocation that exists, even where it exceeds the node.

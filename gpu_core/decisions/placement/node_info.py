@@ -7,6 +7,7 @@ from math import inf
 from gpu_core.decisions.model.bit_set import bits_of, numbers_in
 from gpu_core.decisions.model.cluster import Node, NodeShare
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.measurements import NodeLoad
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.placement.filters import suits
 from gpu_core.decisions.placement.gpu_sharing import gpu_sharing_of
@@ -32,6 +33,7 @@ class NodeInfo:
         "cpu_milli_left",
         "free_gpus",
         "holders",
+        "measured",
         "memory_mib_left",
         "node",
         "usable_gpus",
@@ -57,6 +59,8 @@ class NodeInfo:
         self.memory_mib_left = inf if node.memory_mib is None else node.memory_mib
         self.holders = 0
         """The number of allocations on the node."""
+        self.measured: NodeLoad | None = None
+        """How loaded its shared GPUs are; None: not known, or it shares none."""
 
     def copy(self) -> "NodeInfo":
         """Returns a copy, for a what-if."""
@@ -72,6 +76,7 @@ class NodeInfo:
         other.cpu_milli_left = self.cpu_milli_left
         other.memory_mib_left = self.memory_mib_left
         other.holders = self.holders
+        other.measured = self.measured
         return other
 
     @property
@@ -83,6 +88,12 @@ class NodeInfo:
     def free_ids(self) -> tuple[str, ...]:
         """The unused GPUs, in the node's order."""
         return tuple(self.node.gpu_ids[position] for position in numbers_in(self._free))
+
+    @property
+    def held_milli(self) -> int:
+        """How many thousandths of its GPUs are held? Of a node without MIG."""
+        in_whole = self.usable_gpus - self.free_gpus - len(self._in_use)
+        return in_whole * WHOLE_GPU_MILLI + sum(self._in_use.values())
 
     @property
     def parts_left_milli(self) -> frozenset[int]:

@@ -160,7 +160,14 @@ def _cpu_steps(node_info: NodeInfo) -> Collection[float]:
 
 
 def _load(node_info: NodeInfo) -> Collection[float]:
-    return (1 - node_info.free_gpus / node_info.usable_gpus if node_info.usable_gpus else 1.0,)
+    if not node_info.usable_gpus:
+        return (1.0,)
+    if node_info.measured is None:
+        return (1 - node_info.free_gpus / node_info.usable_gpus,)
+    # What came since the measurement is not part of it, so that one plan does not load one node.
+    later_milli = max(0, node_info.held_milli - node_info.measured.held_milli)
+    later = later_milli / (node_info.usable_gpus * WHOLE_GPU_MILLI)
+    return (min(1.0, node_info.measured.load_ratio + later),)
 
 
 def _holders(node_info: NodeInfo) -> Collection[float]:

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import parsed_by
-from gpu_core.decisions.model.section import Section
+from gpu_core.decisions.model.section import PositiveDuration, Section
 
 
 def _prometheus_url(value: object, field: str) -> str:
@@ -34,6 +34,12 @@ class TelemetryPolicy(Section):
     prometheus_url: Annotated[str, parsed_by(_prometheus_url)] | None = None
     """The Prometheus that knows the GPUs of pods, of our node exporter or of dcgm-exporter, such as
     `http://prometheus.monitoring:9090`. None: pods are not sampled."""
+    planning_window_s: Annotated[PositiveDuration, Field(ge=60, le=3600)] | None = Field(
+        default=None, alias="planning_window"
+    )
+    """Over which last minutes plans read the mean of what was measured: `least-loaded` the
+    utilisation and memory of shared GPUs, and the choice of a victim the utilisation of its GPUs,
+    by which its lost work counts. 1 minute to 1 hour. None: plans read no measurement."""
     history_days: Annotated[int, Field(ge=0, le=366)] = 30
     """For how many days the ledger keeps what each GPU of a process pool did in each minute; 0: it
     keeps none. What attempts did is kept for good."""

@@ -1,9 +1,10 @@
 """The plan under construction: what this cycle has allocated, and what is left."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
 from gpu_core.decisions.model.cluster import Flavor, Node, Placement
 from gpu_core.decisions.model.errors import InvalidInput
@@ -39,6 +40,7 @@ class PlanBuilder:
         shares: Fair shares; None: they do not count.
         budgets: Remaining budgets; None: there are none.
         closures: Times at which nodes are closed.
+        utilization: What was measured, by workload; as `Measurements.utilization`.
         possible: All nodes that could be there under `scale.max_gpus`; none: all are planned with.
         now_s: The time of the plan.
     """
@@ -52,9 +54,11 @@ class PlanBuilder:
         budgets: Budgets | None,
         closures: Sequence[NodeClosure],
         now_s: float,
+        utilization: Mapping[str, float] = MappingProxyType({}),
         possible: Sequence[Node] = (),
     ) -> None:
         self._possible = possible
+        self._utilization = utilization
         self.state = state
         self.policy = policy
         self.shares = shares
@@ -232,7 +236,7 @@ class PlanBuilder:
         if self._preemption is None:
             self._preemption = Preemption(
                 self.state,
-                Candidates(self.state.holdings, self.policy, self.now_s),
+                Candidates(self.state.holdings, self.policy, self.now_s, self._utilization),
                 self.policy.preemption,
                 self.now_s,
             )

@@ -8,6 +8,7 @@ from functools import partial
 
 from gpu_core.decisions.model.cluster import Allocation, Flavor, Node, Snapshot, Usage
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.measurements import Measurements
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, epoch_s, require_aware
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
@@ -57,6 +58,7 @@ def plan_cycle(snapshot: Snapshot, policy: Policy, now: datetime) -> Plan:
         usage=snapshot.usage,
         preemptors=snapshot.preemptors,
         idle_since=snapshot.idle_since,
+        measurements=snapshot.measurements,
     )
 
 
@@ -114,6 +116,7 @@ class Planner:
         usage: Usage | None = None,
         preemptors: frozenset[str] = frozenset(),
         idle_since: Mapping[str, datetime] | None = None,
+        measurements: Measurements | None = None,
         explain: bool = True,
     ) -> Plan:
         """What should happen now? The planner applies nothing: report what was done.
@@ -123,6 +126,7 @@ class Planner:
             usage: What was used before now; as `Snapshot.usage`.
             preemptors: As `Snapshot.preemptors`.
             idle_since: As `Snapshot.idle_since`.
+            measurements: As `Snapshot.measurements`.
             explain: False: the plan has commands only, without hints about scale, and its cost does
                 not grow with the length of the queue.
         """
@@ -135,6 +139,7 @@ class Planner:
             usage or Usage(),
             preemptors,
             idle_since or {},
+            measurements or Measurements(),
             capacity,
             explain=explain,
         )
@@ -158,12 +163,14 @@ class Planner:
         usage: Usage,
         preemptors: frozenset[str],
         idle_since: Mapping[str, datetime],
+        measurements: Measurements,
         capacity: PlannedCapacity,
         *,
         explain: bool,
     ) -> Plan:
         now_s = epoch_s(now)
         self._set_workload_mix()
+        self._set_loads(measurements)
         shares = None
         if self._order.fair_share_at is not None:
             shares = self._shares(usage)
@@ -174,6 +181,7 @@ class Planner:
             budgets=self._budgets(usage, now_s),
             closures=node_closures(self._policy.calendar, self._nodes, now),
             possible=() if self._nodes == self._all_nodes else capacity.possible,
+            utilization=measurements.utilization,
             now_s=now_s,
         )
         outcome = Cycle(builder, preemptors=preemptors, with_explanations=explain).run()
@@ -200,6 +208,11 @@ class Planner:
             mix = rounded_mix(self._state.shapes())
             self._state.current.cluster.set_workload_mix(mix)
             self._state.after_draining.cluster.set_workload_mix(mix)
+
+    def _set_loads(self, measurements: Measurements) -> None:
+        if self._policy.placement.strategy is Strategy.LEAST_LOADED:
+            self._state.current.cluster.set_loads(measurements.loads)
+            self._state.after_draining.cluster.set_loads(measurements.loads)
 
     def _shares(self, usage: Usage) -> Shares:
         policy, worth_per_gpu_s = self._policy, 1.0

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, epoch_s
@@ -18,7 +19,8 @@ class Loss(NamedTuple):
     """
 
     lost: int = 0
-    """Thousandths of GPU × s × micro-USD / h, or without the price where one is missing."""
+    """Thousandths of GPU × s × micro-USD / h, or without the price where one is missing. Where
+    utilisation is measured, times that."""
     victims: int = 0
     priority_points: int = 0
     run_time_s: float = 0.0
@@ -75,15 +77,24 @@ class Candidates(Mapping[str, PreemptionCandidate]):
         holdings: All holdings.
         policy: For prices.
         now_s: The cycle's moment.
+        utilization: The measured utilisation of workloads' GPUs, 0 to 1, by id: what one would lose
+            is compared by the part of the time in which it worked. Missing: all of it.
     """
 
-    def __init__(self, holdings: Iterable[Holding], policy: Policy, now_s: float) -> None:
+    def __init__(
+        self,
+        holdings: Iterable[Holding],
+        policy: Policy,
+        now_s: float,
+        utilization: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         self._holdings = {
             h.workload_id: h
             for h in holdings
             if h.workload.is_preemptible and not h.allocation.is_draining
         }
         self._now_s = now_s
+        self._utilization = utilization
         self._known: dict[str, PreemptionCandidate] = {}
         flavors = {h.flavor for h in self._holdings.values() if h.flavor is not None}
         self._prices = {f: policy.price_micro_usd_per_gpu_hour(*f) for f in flavors}
@@ -123,13 +134,15 @@ class Candidates(Mapping[str, PreemptionCandidate]):
         # The clock of another machine may be ahead; lost work is never negative.
         unsaved_s = max(0, int(now_s - saved_s))
         lost = holding.gpu_milli * unsaved_s
+        used_ratio = self._utilization.get(workload.workload_id)
+        worth = lost if used_ratio is None else round(lost * used_ratio)
         price = 0 if holding.flavor is None else self._prices[holding.flavor]
         return PreemptionCandidate(
             holding=holding,
             lost_milli_gpu_s=lost,
             price_micro_usd_per_gpu_hour=price,
             loss=Loss(
-                lost=lost * price if self._in_money and price is not None else lost,
+                lost=worth * price if self._in_money and price is not None else worth,
                 victims=1,
                 priority_points=workload.priority,
                 run_time_s=now_s - holding.admitted_s,

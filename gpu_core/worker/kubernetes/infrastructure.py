@@ -38,6 +38,7 @@ from gpu_core.decisions.kubernetes.variables.variables import (
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node
 from gpu_core.decisions.model.gpu_summary import GpuSummary
+from gpu_core.decisions.model.measurements import Measurements
 from gpu_core.decisions.model.pydantic_errors import known_names
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Workload
@@ -104,6 +105,7 @@ from gpu_core.worker.kubernetes.jobs.operator_job_status import (
 from gpu_core.worker.kubernetes.jobs.orphan_cleanup import OrphanCleanup
 from gpu_core.worker.kubernetes.jobs.pod_sizes import PodSizes
 from gpu_core.worker.kubernetes.jobs.pod_telemetry import PodTelemetry
+from gpu_core.worker.kubernetes.jobs.pod_use import PodUse
 from gpu_core.worker.kubernetes.jobs.run_references import RunReferences
 from gpu_core.worker.kubernetes.jobs.tombstones import Tombstones
 from gpu_core.worker.kubernetes.jobs.ttl_cleanup import TtlCleanup
@@ -172,6 +174,7 @@ class KubernetesInfrastructure:
         self._policy = KubernetesPolicy()
         self._telemetry = TelemetryPolicy()
         self._pod_telemetry = PodTelemetry()
+        self._pod_use = PodUse(self._view.pods_of)
         self._version = ServerVersion(api)
         self._offers = NodeInventory(self._view, pool, template)
         self._bindings = Bindings(self._view, self._offers)
@@ -211,6 +214,8 @@ class KubernetesInfrastructure:
             self._client, output, tasks, self._is_over, self._starts, self._hidden
         )
         tasks.start_soon(self._recorder.run)
+        self._pod_use.set_policy(policy)
+        tasks.start_soon(self._pod_use.run)
         await self._view.start(tasks)
 
     @property
@@ -259,6 +264,7 @@ class KubernetesInfrastructure:
         """The nodes with GPUs, without what the pods of others use."""
         self._tell_failure()
         self._policy, self._telemetry = policy.kubernetes, policy.telemetry
+        self._pod_use.set_policy(policy)
         if not self._view.is_behind_on_nodes:  # they may have spoken since
             self._fenced = fenced_nodes(self._view, policy.kubernetes, datetime.now(UTC))
         await self._priority_classes.refresh(policy)
@@ -590,8 +596,19 @@ class KubernetesInfrastructure:
         )
 
     async def observed_use(self, running: AttemptState) -> ObservedUse:
-        """Unknown: pods are not sampled."""
-        return ObservedUse()
+        """What the Prometheus of the policy knows of its pods' GPUs and processors."""
+        return ObservedUse(activity=self._pod_use.activity(running))
+
+    def measurements(
+        self,
+        attempts: Sequence[AttemptState],
+        nodes: Sequence[Node],
+        allocations: Sequence[Allocation],
+        policy: Policy,
+        now: datetime,
+    ) -> Measurements:
+        """What the Prometheus of the policy knows of nodes and of runs."""
+        return self._pod_use.measurements(attempts, nodes, allocations, now)
 
     async def stacks(
         self, running: AttemptState, progress: Sequence[ProgressReport]
@@ -669,6 +686,7 @@ class KubernetesInfrastructure:
     def settled(self, running: AttemptState) -> None:
         """Forget how its pods ended."""
         attempt_id = running.attempt.attempt_id
+        self._pod_use.forget(attempt_id)
         self._recorder.forget(attempt_id)
         self._view.custom_jobs.forget(attempt_id)
         self._causes.forget(attempt_id)

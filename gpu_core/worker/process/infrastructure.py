@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
@@ -29,6 +29,7 @@ from gpu_core.decisions.model.cluster import Allocation, Node
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.host_summary import HostSummary
+from gpu_core.decisions.model.measurements import Measurements
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.policy.policy import Policy
@@ -37,6 +38,7 @@ from gpu_core.decisions.requests.run_environment import inherited_environment
 from gpu_core.decisions.requests.run_variables import env_of_process
 from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.decisions.telemetry.metrics import WorkerFacts
+from gpu_core.decisions.telemetry.planning import measurements_of, utilization_by_workload
 from gpu_core.decisions.telemetry.virtual_gpus import VIRTUAL_PREFIX
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import (
@@ -363,6 +365,27 @@ class ProcessInfrastructure:
             )
 
         return await in_thread(read)
+
+    def measurements(
+        self,
+        attempts: Sequence[AttemptState],
+        nodes: Sequence[Node],
+        allocations: Sequence[Allocation],
+        policy: Policy,
+        now: datetime,
+    ) -> Measurements:
+        """How much each run's GPUs computed; those of a machine are not shared."""
+        window_s = policy.telemetry.planning_window_s
+        if window_s is None or self._health is None:
+            return Measurements()
+        since = now - timedelta(seconds=window_s)
+        return measurements_of(
+            nodes,
+            allocations,
+            since,
+            load_ratio={},
+            utilization=utilization_by_workload(self._health.recent, allocations, since),
+        )
 
     async def stacks(
         self, running: AttemptState, progress: Sequence[ProgressReport]

@@ -5,7 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from gpu_core.adapters.nvml import GpuDiscoveryError, GpuSampler
@@ -18,6 +18,8 @@ _log = logging.getLogger("prefect.gpu.devices")
 
 # NVML that failed is initialised anew: that takes seconds, and other programs wait for it.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
+
+_RECENT = timedelta(hours=1)
 
 # Of 16 GPUs for a day, should the worker not take them.
 _MOST_WINDOWS = 16 * 24 * 60
@@ -69,6 +71,8 @@ class HealthWatch:
         """The last sample of each; empty: the driver does not answer."""
         self._history = MinuteHistory()
         self._windows: deque[GpuWindow] = deque(maxlen=_MOST_WINDOWS)
+        self.recent: tuple[GpuWindow, ...] = ()
+        """The minutes of the last hour that have ended; any thread may read them."""
         self._unwritten: set[str] = set()
         self._is_failing = False
         self._pause_s = _FIRST_PAUSE_S
@@ -117,6 +121,9 @@ class HealthWatch:
         self.samples = samples
         self._history, ended = self._history.with_samples(samples)
         self._windows.extend(ended)
+        if ended:
+            first = now - _RECENT
+            self.recent = (*(each for each in self.recent if each.minute >= first), *ended)
         held = self._held.read()
         for sample in samples:
             # A MIG instance is as well as its GPU.
