@@ -35,7 +35,8 @@ _PHASE_S = 1800.0
 _WORKING_FACTOR, _SHORTEST_WORKING_S = 10.0, 3600.0
 
 # A kernel that spins in a collective uses few multiprocessors, and a third to two thirds of the
-# training's power; an evaluation uses them about as the training does.
+# training's power; an evaluation uses them about as the training does. Of power the limit is next
+# to the two thirds: to take work for a hang is worse than to name a hang an hour later.
 _WORKING_SM, _WORKING_POWER = 0.5, 0.7
 
 # One thread that spins takes one core; loading and saving in parallel take more.

@@ -277,3 +277,38 @@ def test_the_sentence_names_rank_node_gpu_and_signals():
 
 def test_a_run_without_reports_is_never_hung():
     assert find_hang([], None, SIX_MINUTES) is None
+
+
+def with_drawn_power(run):
+    """Loads of a run whose GPUs have no SM activity: by parts of the power that its steps draw.
+
+    A kernel that spins draws a third to two thirds of it, an evaluation four fifths to all of it.
+    """
+    spins, evaluates = run.rng.uniform(1 / 3, 2 / 3), run.rng.uniform(0.8, 1.0)
+    power = STEPPING.power_ratio
+    return (
+        replace(SPINS, power_ratio=spins * power),
+        replace(EVALUATES, power_ratio=evaluates * power),
+    )
+
+
+def test_power_alone_tells_a_kernel_that_spins_from_an_evaluation():
+    """Of seeds that no constant was chosen on."""
+    late, wrong = [], []
+    for seed in range(1_000_000, 1_000_400):
+        run = replace(new_run(seed), has_gpm=False)
+        spins, evaluates = with_drawn_power(run)
+        run.step(run.rng.uniform(10, 40) * run.step_s + 120)
+        # Under half of the hour after which it is named whatever its GPUs do.
+        run.pause(run.rng.uniform(130, 1500), [evaluates] * run.ranks)
+        if run.found:
+            wrong.append(seed)
+            continue
+        run.step(30 * run.step_s)
+        # Its longest pause counts twice, so that the deadline is its own.
+        limit_s = max(300.0, 10 * median(run.intervals[-64:]), 2 * max(run.intervals) + 60)
+        took_s = run.pause(7200, [spins] * run.ranks)
+        if took_s is None or took_s > limit_s:
+            late.append(seed)
+    print(f"of 400: {len(wrong)} evaluations taken for a hang, {len(late)} hangs named late")
+    assert len(wrong) + len(late) <= 20
