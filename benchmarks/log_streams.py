@@ -67,7 +67,7 @@ def main() -> None:
     ):
         rows = [
             _measured(cluster, name, connections, options.streams, options.nodes)
-            for name, connections in (("in turns", CONNECTIONS), ("a connection for each", None))
+            for name, connections in (("in turns", CONNECTIONS), ("one each", None))
         ]
     _show(rows)
     report.write(options.json, circumstances, [asdict(row) for row in rows])
@@ -107,10 +107,10 @@ def _of_lines(told: Mapping[str, Told]) -> dict[str, float]:
 
 
 def _show(rows: Sequence[Followed]) -> None:
-    table = Table(title=f"{rows[0].streams} logs: from a line's printing until it is read")
+    table = Table(title=f"{rows[0].streams} logs: seconds from a line's printing until it is read")
     for heading in (
         "follower",
-        "connections",
+        "reads",
         "lines",
         "wrong",
         "p50",
@@ -124,7 +124,7 @@ def _show(rows: Sequence[Followed]) -> None:
         seconds = (row.p50_s, row.p99_s, row.longest_s, row.cpu_s, row.took_s)
         table.add_row(
             *(row.follower, str(row.connections or 100), f"{row.lines:,}", str(row.wrong_logs)),
-            *(f"{value:.1f} s" for value in seconds),
+            *(f"{value:.1f}" for value in seconds),
         )
     Console().print(table)
 
