@@ -28,7 +28,7 @@ from gpu_core.decisions.checkpoints.trust import (
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.runtime.notice import Notices, notices_of
-from gpu_core.runtime.prefect_report import PrefectReport
+from gpu_core.runtime.prefect_report import prefect_report_of
 from gpu_core.runtime.progress import Progress
 from gpu_core.runtime.ranks import Ranks
 from gpu_core.runtime.save_clock import SaveSchedule
@@ -154,11 +154,9 @@ class Checkpointing:
         self._notices = Notices(()) if run is None else notices_of(run, can_save=can_save)
         self._answered: Notice | None = None
         self._report = CheckpointReport(attempt_id="" if run is None else run.attempt_id)
-        self._prefect: PrefectReport | None = None
-        if run is not None and run.reports_to_prefect and ranks.rank == 0:
-            self._prefect = PrefectReport(run.flow_run_id)
+        self._prefect = prefect_report_of(run, ranks)
         self._report_lock = threading.Lock()
-        self.progress = Progress(run, ranks, clock)
+        self.progress = Progress(run, ranks, clock, self._prefect)
         """What the worker learns of this process's steps: `due` and `save` report them."""
         self._has_warned = False
 

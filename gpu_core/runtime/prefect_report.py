@@ -1,15 +1,19 @@
-"""Telling the worker of checkpoints from where it shares no folder: labels of the flow run."""
+"""Reports of checkpoints and steps where the worker shares no folder: labels of the flow run."""
 
 import logging
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from gpu_core.adapters.files.progress_report import ProgressReport
 from gpu_core.adapters.files.run_files import CheckpointReport
+from gpu_core.decisions.checkpoints.progress_labels import EVERY_S, progress_labels
 from gpu_core.decisions.checkpoints.report_labels import Label, to_labels
+from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.runtime.ranks import Ranks
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -24,7 +28,7 @@ _LAST_WORDS_S = 15.0
 class PrefectReport:
     """Sends reports one after the other, in a thread of its own.
 
-    The newest report replaces the one that waits.
+    The newest report replaces the one that waits. What is followed is sent once a minute.
 
     A slow or unreachable server must not stop training. A report that cannot be sent is dropped:
     the next one has its content, too.
@@ -32,22 +36,42 @@ class PrefectReport:
     Args:
         flow_run_id: The run.
         send: Sends labels; by default to Prefect's API, as this process's settings have it.
+        every_s: Seconds between two reports of what is followed.
     """
 
     def __init__(
-        self, flow_run_id: str, send: "Callable[[str, dict[str, Label]], None] | None" = None
+        self,
+        flow_run_id: str,
+        send: "Callable[[str, dict[str, Label]], None] | None" = None,
+        every_s: float = EVERY_S,
     ) -> None:
         self._flow_run_id = flow_run_id
         self._send = send or _Sender()
         self._changed = threading.Condition()
-        self._waiting: CheckpointReport | None = None
+        self._every_s = every_s
+        self._waiting: dict[str, Label] = {}
+        self._progress: Callable[[], ProgressReport] | None = None
         self._is_sending = False
         self._thread: threading.Thread | None = None
 
     def tell(self, report: CheckpointReport) -> None:
         """Send this report soon; returns at once."""
+        self._add(_labels(report))
+
+    def follow(self, progress: Callable[[], ProgressReport]) -> None:
+        """Send now, and once a minute, how far the run has come; returns at once."""
+        self._progress = progress
+        self._add(_progress_of(progress))
+
+    def unfollow(self) -> None:
+        """Send for the last time how far the run has come; returns at once."""
+        progress, self._progress = self._progress, None
+        if progress is not None:
+            self._add(_progress_of(progress))
+
+    def _add(self, labels: "dict[str, Label]") -> None:
         with self._changed:
-            self._waiting = report
+            self._waiting |= labels
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._work, name="prefect-gpu-report", daemon=True
@@ -59,22 +83,35 @@ class PrefectReport:
         """Wait until everything is reported, but not for long."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._waiting is None and not self._is_sending, timeout=_LAST_WORDS_S
+                lambda: not self._waiting and not self._is_sending, timeout=_LAST_WORDS_S
             )
 
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting is not None)
-                report, self._waiting, self._is_sending = self._waiting, None, True
+                self._changed.wait_for(lambda: bool(self._waiting), timeout=self._every_s)
+                labels, self._waiting, self._is_sending = self._waiting, {}, True
+                progress = self._progress
             try:
-                if report is not None:
-                    self._send(self._flow_run_id, _labels(report))
+                if progress is not None:
+                    labels |= _progress_of(progress)
+                if labels:
+                    self._send(self._flow_run_id, labels)
             except Exception as error:
-                _log.warning("A checkpoint is not reported to the worker: %s", error)
+                _log.warning("A checkpoint or step is not reported to the worker: %s", error)
             with self._changed:
                 self._is_sending = False
                 self._changed.notify_all()
+
+
+def prefect_report_of(run: RunContext | None, ranks: Ranks) -> PrefectReport | None:
+    """How does this process report to its worker? None: it shares a folder, or has no say.
+
+    The first rank speaks for all.
+    """
+    if run is None or not run.reports_to_prefect or ranks.rank != 0:
+        return None
+    return PrefectReport(run.flow_run_id)
 
 
 def _labels(report: CheckpointReport) -> dict[str, Label]:
@@ -84,6 +121,10 @@ def _labels(report: CheckpointReport) -> dict[str, Label]:
             for name, value in asdict(report).items()
         }
     )
+
+
+def _progress_of(progress: Callable[[], ProgressReport]) -> dict[str, Label]:
+    return progress_labels(asdict(progress()), datetime.now(UTC))
 
 
 class _Sender:

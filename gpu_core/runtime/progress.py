@@ -29,6 +29,7 @@ from gpu_core.adapters.files.progress_report import (
     write_progress_report,
 )
 from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.runtime.prefect_report import PrefectReport, prefect_report_of
 from gpu_core.runtime.ranks import Ranks
 
 _WRITTEN_EVERY_S = 1.0
@@ -48,7 +49,8 @@ def reporting_progress(ranks: Ranks | None = None) -> "Progress":
     Args:
         ranks: The processes that work together; by default this one alone works.
     """
-    return Progress(RunContext.from_environment(os.environ), ranks or Ranks())
+    run, ranks = RunContext.from_environment(os.environ), ranks or Ranks()
+    return Progress(run, ranks, prefect=prefect_report_of(run, ranks))
 
 
 class Progress:
@@ -58,13 +60,20 @@ class Progress:
         run: Whose progress; None outside a run.
         ranks: Which of the processes this is.
         clock: Seconds that only ever grow.
+        prefect: Reports to a worker that shares no folder; None: the worker does.
     """
 
     def __init__(
-        self, run: RunContext | None, ranks: Ranks, clock: Callable[[], float] = time.monotonic
+        self,
+        run: RunContext | None,
+        ranks: Ranks,
+        clock: Callable[[], float] = time.monotonic,
+        prefect: PrefectReport | None = None,
     ) -> None:
+        self._prefect = prefect
         has_folder = run is not None and run.run_dir is not None
         self._run_dir = Path(run.run_dir) if has_folder and run and run.run_dir else None
+        self._is_reporting = self._run_dir is not None or prefect is not None
         self._clock = clock
         self._intervals: deque[float] = deque(maxlen=_REMEMBERED)
         self._longest_s: float | None = None
@@ -94,21 +103,27 @@ class Progress:
 
     def start(self) -> None:
         """Write the first report, and dump stacks when a worker asks for them."""
-        if self._run_dir is None:
+        if not self._is_reporting:
             return
-        self._note(dumps_stacks=_dump_on_signal(stacks_path(self._run_dir, self._report.rank)))
+        folder, rank = self._run_dir, self._report.rank
+        self._note(dumps_stacks=folder is not None and _dump_on_signal(stacks_path(folder, rank)))
         self._write()
+        if self._prefect is not None:
+            self._prefect.follow(self._current)
 
     def close(self) -> None:
         """The loop is over: what comes after it has no steps."""
-        if self._run_dir is None:
+        if not self._is_reporting:
             return
         self._note(phase="ended")
         self._write()
+        if self._prefect is not None:
+            self._prefect.unfollow()
+            self._prefect.close()
 
     def step(self) -> None:
         """A step was done. Cheap enough for every step: a clock, and a small file once a second."""
-        if self._run_dir is None:
+        if not self._is_reporting:
             return
         now_s = self._clock()
         if self._stepped_s is not None:
@@ -125,7 +140,7 @@ class Progress:
 
     def evaluated(self) -> None:
         """A batch of an evaluation was done: progress, and no step of the training."""
-        if self._run_dir is None:
+        if not self._is_reporting:
             return
         self._stepped_s = None
         is_new = self._report.phase != "evaluating"
@@ -135,7 +150,7 @@ class Progress:
 
     def used(self) -> None:
         """A request came, or a person did something: the run is not idle."""
-        if self._run_dir is None:
+        if not self._is_reporting:
             return
         self._report = replace(self._report, used_at=datetime.now(UTC))
         if self._clock() - self._written_s >= _WRITTEN_EVERY_S:
@@ -144,7 +159,7 @@ class Progress:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """What is done in this block takes its time, and is no step."""
-        if self._run_dir is None:
+        if not self._is_reporting:
             yield
             return
         self._note(phase=name)
@@ -164,16 +179,20 @@ class Progress:
         )
 
     def _write(self) -> None:
-        if self._run_dir is None:
+        if not self._is_reporting:
             return
         self._written_s = self._clock()
-        few = len(self._intervals) < 3
-        report = replace(
+        if self._run_dir is not None:
+            write_progress_report(self._run_dir, self._current())
+
+    def _current(self) -> ProgressReport:
+        """Any thread may ask: the loop may add an interval meanwhile."""
+        intervals = tuple(self._intervals.copy())
+        return replace(
             self._report,
-            median_step_s=None if few else median(self._intervals),
+            median_step_s=None if len(intervals) < 3 else median(intervals),
             longest_step_s=self._longest_s,
         )
-        write_progress_report(self._run_dir, report)
 
 
 def _dump_on_signal(path: Path) -> bool:

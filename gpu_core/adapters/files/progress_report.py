@@ -6,11 +6,13 @@ take it.
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
 from gpu_core.adapters.files.run_files import RecordFields, read_record
+from gpu_core.decisions.model.errors import InvalidInput
 
 _MOST_RANKS = 1024
 _LARGEST_STACKS_BYTES = 256 * 1024
@@ -62,6 +64,14 @@ def read_progress_reports(run_dir: Path, attempt_id: str) -> tuple[ProgressRepor
         return ()
     others = (_read(run_dir, rank, attempt_id) for rank in range(1, min(first.ranks, _MOST_RANKS)))
     return (first, *(report for report in others if report is not None))
+
+
+def progress_report_of(values: Mapping[str, object]) -> ProgressReport | None:
+    """The report that these values make; None: they cannot be understood."""
+    try:
+        return _report(RecordFields(values))
+    except (ValueError, TypeError, KeyError, InvalidInput):
+        return None
 
 
 def stacks_path(run_dir: Path, rank: int) -> Path:

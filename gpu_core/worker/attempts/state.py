@@ -65,6 +65,8 @@ class AttemptState:
     variables: Mapping[str, object] = field(default_factory=dict)
     """All its job variables, for the infrastructure that reads more than `request` has."""
     report: CheckpointReport | None = None
+    labels: Mapping[str, object] = field(default_factory=dict)
+    """Of its flow run, as they were read last; empty where its reports are in its folder."""
     is_noted: bool = False
     """Prefect has, or is about to get, what runs it: its end has to clear that."""
     start_failure: StartFailure | None = None

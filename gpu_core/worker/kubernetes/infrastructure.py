@@ -81,7 +81,7 @@ from gpu_core.worker.kubernetes.jobs.attempt_request import (
     request_of,
 )
 from gpu_core.worker.kubernetes.jobs.bindings import Bindings
-from gpu_core.worker.kubernetes.jobs.checkpoint_reports import CheckpointReports
+from gpu_core.worker.kubernetes.jobs.checkpoint_reports import CheckpointReports, reported_progress
 from gpu_core.worker.kubernetes.jobs.end_causes import EndCauses
 from gpu_core.worker.kubernetes.jobs.gang_start import GangStart
 from gpu_core.worker.kubernetes.jobs.job_status import (
@@ -596,8 +596,11 @@ class KubernetesInfrastructure:
         )
 
     async def observed_use(self, running: AttemptState) -> ObservedUse:
-        """What the Prometheus of the policy knows of its pods' GPUs and processors."""
-        return ObservedUse(activity=self._pod_use.activity(running))
+        """What the Prometheus of the policy knows of its pods, and what its run reports."""
+        return ObservedUse(
+            activity=self._pod_use.activity(running),
+            progress=reported_progress(running, datetime.now(UTC)),
+        )
 
     def measurements(
         self,

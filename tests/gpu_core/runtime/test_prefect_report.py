@@ -1,10 +1,13 @@
 """Checkpoint reports through Prefect: they stop no work, the newest goes first, none is fatal."""
 
 import threading
+from dataclasses import replace
 
 from gpu_core.adapters.files.run_files import CheckpointReport, checkpoint_report_of
 from gpu_core.decisions.checkpoints.report_labels import from_labels
-from gpu_core.runtime.prefect_report import PrefectReport
+from gpu_core.runtime import Ranks
+from gpu_core.runtime.prefect_report import PrefectReport, prefect_report_of
+from gpu_core.runtime.progress import Progress
 from gpu_core.testing.builders.attempts import NOON
 
 
@@ -65,3 +68,35 @@ def test_a_server_that_refuses_is_only_a_warning(caplog):
     told.tell(report(1))
     told.close()
     assert "no route" in caplog.text
+
+
+def steps_in(labels):
+    return labels.get("prefect-gpu.progress.steps"), labels.get("prefect-gpu.progress.phase")
+
+
+def test_steps_are_reported_though_none_is_made_and_for_the_last_time_at_the_end(start_attempt):
+    """A checkpoint goes the same way, and no label of either is lost."""
+    sent, third = [], threading.Event()
+
+    def send(_flow_run_id, labels):
+        sent.append(labels)
+        if len(sent) >= 3:
+            third.set()
+
+    told = PrefectReport("run", send, every_s=0.01)
+    with Progress(start_attempt(1), Ranks(), prefect=told) as progress:
+        for _ in range(4):
+            progress.step()
+        told.tell(report(1))
+        assert third.wait(240)
+    assert steps_in(sent[-1]) == (4, "ended")
+    assert any(labels.get("prefect-gpu.checkpoint.sequence") == 1 for labels in sent)
+    assert all("prefect-gpu.progress.reported_at" in labels for labels in sent)
+
+
+def test_the_first_rank_of_a_run_that_shares_no_folder_reports(start_attempt):
+    run = replace(start_attempt(1), reports_to_prefect=True)
+    assert prefect_report_of(run, Ranks()) is not None
+    assert prefect_report_of(run, Ranks(rank=1, count=2)) is None
+    assert prefect_report_of(replace(run, reports_to_prefect=False), Ranks()) is None
+    assert prefect_report_of(None, Ranks()) is None

@@ -1,13 +1,17 @@
-"""What runs in pods say of their checkpoints, read from the labels of their flow runs."""
+"""What runs in pods say of their checkpoints and steps, read from the labels of their flow runs."""
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 
 import anyio
 from prefect.client.orchestration import PrefectClient
 
+from gpu_core.adapters.files.progress_report import ProgressReport, progress_report_of
 from gpu_core.adapters.files.run_files import CheckpointReport, checkpoint_report_of
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
+from gpu_core.decisions.checkpoints.progress_labels import progress_values
 from gpu_core.decisions.checkpoints.report_labels import from_labels
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.operations.throttle import Throttle
@@ -60,7 +64,18 @@ class CheckpointReports:
         labels = {str(run.id): run.labels for run in runs.values()}
         for running in attempts:
             found = labels.get(running.attempt.flow_run_id, {})
+            running.labels = found
             running.report = reported(found, running.attempt.attempt_id) or running.report
+
+
+def reported_progress(running: AttemptState, now: datetime) -> tuple[ProgressReport, ...]:
+    """How far has it come, by what its first rank has just said? Empty: that is unknown.
+
+    The first rank speaks for all: which of them is at fault is not known.
+    """
+    values = progress_values(running.labels, running.attempt.attempt_id, now)
+    report = None if values is None else progress_report_of(values)
+    return () if report is None else (replace(report, ranks=1, dumps_stacks=False),)
 
 
 def reported(labels: Mapping[str, object], attempt_id: str) -> CheckpointReport | None:

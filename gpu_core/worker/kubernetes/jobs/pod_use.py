@@ -149,4 +149,5 @@ class PodUse:
 
 
 def _has_use(policy: Policy) -> bool:
-    return policy.idle.action != "off" or policy.telemetry.planning_window_s is not None
+    is_judged = policy.idle.action != "off" or policy.hangs.action != "off"
+    return is_judged or policy.telemetry.planning_window_s is not None

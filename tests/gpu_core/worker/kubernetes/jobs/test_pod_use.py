@@ -134,6 +134,6 @@ def test_a_prometheus_that_fails_is_said_once_and_leaves_what_was_known(server, 
 
 
 def test_nothing_is_asked_that_the_policy_has_no_use_for(server):
-    ask(use_of(server, idle={"action": "off"}), 0)
+    ask(use_of(server, idle={"action": "off"}, hangs={"action": "off"}), 0)
     ask(use_of(server, telemetry={"prometheus_url": None}), 0)
     assert server.asked == 0
