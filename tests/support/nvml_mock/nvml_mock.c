@@ -78,6 +78,15 @@ static char lines[MAX_LINES][160];
 static unsigned int line_count;
 static struct stat version;
 
+/* The lines that begin with "set", parsed once: each question looks through all of them. */
+typedef struct {
+    char uuid[96], key[48], text[48];
+    double from_s;
+} mock_setting;
+
+static mock_setting settings[MAX_LINES];
+static unsigned int setting_count;
+
 static int load(void) {
     const char *path = getenv("NVML_MOCK_FILE");
     struct stat now;
@@ -94,6 +103,14 @@ static int load(void) {
     while (line_count < MAX_LINES && fgets(lines[line_count], sizeof lines[0], file))
         line_count++;
     fclose(file);
+    setting_count = 0;
+    for (unsigned int i = 0; i < line_count; i++) {
+        mock_setting *set = &settings[setting_count];
+        set->from_s = 0;
+        if (sscanf(lines[i], "set %95s %47s %47s %lf", set->uuid, set->key, set->text,
+                   &set->from_s) >= 3)
+            setting_count++;
+    }
     return 1;
 }
 
@@ -158,7 +175,7 @@ static int lost(const mock_gpu *device) {
     load();
     for (unsigned int i = 0; i < line_count; i++) {
         double from_s = 0;
-        if (sscanf(lines[i], "lost %95s %d %lf", uuid, &code, &from_s) < 2)
+        if (lines[i][0] != 'l' || sscanf(lines[i], "lost %95s %d %lf", uuid, &code, &from_s) < 2)
             continue;
         if (!strcmp(uuid, device->uuid) && elapsed_s() >= from_s)
             answer = code;
@@ -168,16 +185,15 @@ static int lost(const mock_gpu *device) {
 
 /* What the GPU answers for a field, or an error. */
 static int field(const mock_gpu *device, const char *name, double *value) {
-    char uuid[96], key[48], text[48], found[48] = "";
+    char found[48] = "";
     int gone = lost(device);
     if (gone)
         return gone;
-    for (unsigned int i = 0; i < line_count; i++) {
-        double from_s = 0;
-        if (sscanf(lines[i], "set %95s %47s %47s %lf", uuid, key, text, &from_s) < 3)
-            continue;
-        if (!strcmp(uuid, device->uuid) && !strcmp(key, name) && elapsed_s() >= from_s)
-            strcpy(found, text);
+    for (unsigned int i = 0; i < setting_count; i++) {
+        const mock_setting *set = &settings[i];
+        if (!strcmp(set->key, name) && !strcmp(set->uuid, device->uuid) &&
+            elapsed_s() >= set->from_s)
+            strcpy(found, set->text);
     }
     if (!found[0])
         return NOT_SUPPORTED;
