@@ -30,7 +30,9 @@ def free(gpu_id: Annotated[str, Parameter(help="The GPU's UUID.")], /) -> int:
     return free_gpu(gpu_id)
 
 
-def preflight(gpu_id: Annotated[str, Parameter(help="The GPU's UUID.")], /) -> int:
+def preflight(
+    gpu_id: Annotated[str, Parameter(help="The GPU's UUID.")], /, *, as_json: AsJson = False
+) -> int:
     """Check a held GPU of this machine, and let runs use it again if it passes.
 
     Reads errors, temperature and XID errors from the driver. With PyTorch or CuPy installed it also
@@ -40,7 +42,7 @@ def preflight(gpu_id: Annotated[str, Parameter(help="The GPU's UUID.")], /) -> i
     load_prefect()
     from gpu_core.cli.gpus.preflight import run_preflight
 
-    return run_preflight(gpu_id)
+    return run_preflight(gpu_id, as_json=as_json)
 
 
 def history(

@@ -1,22 +1,25 @@
 """`prefect-gpu gpus preflight`: check a held GPU, and free it if it passes."""
 
+import json
 import sys
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 from gpu_core.adapters.compute.check import compute_on
 from gpu_core.adapters.nvml import GpuDiscoveryError, GpuSampler
 from gpu_core.cli.gpus.command import held_gpus, require_held
-from gpu_core.decisions.telemetry.preflight import NEEDED_SAMPLES, preflight
+from gpu_core.decisions.telemetry.preflight import NEEDED_SAMPLES, Preflight, preflight
 from gpu_core.decisions.telemetry.samples import GpuSample
 
 
-def run_preflight(gpu_id: str, pause_s: float = 1.0) -> int:
+def run_preflight(gpu_id: str, pause_s: float = 1.0, *, as_json: bool = False) -> int:
     """Check this GPU; 0: it passed, and is free.
 
     Args:
         gpu_id: A held GPU of this machine.
         pause_s: Between two samples.
+        as_json: Print one JSON object instead of sentences.
 
     Raises:
         InvalidInput: It is not held, or a setting of the worker cannot be used.
@@ -36,13 +39,31 @@ def run_preflight(gpu_id: str, pause_s: float = 1.0) -> int:
     finally:
         sampler.close()
     found = preflight(gpu_id, samples, computation)
-    print("\n".join(found.lines))
-    if not found.has_passed:
-        print(f"{gpu_id} stays held. A person frees it: prefect-gpu gpus free {gpu_id}")
-        return 1
-    gpus.free(gpu_id)
-    print(f"{gpu_id} is free: runs may use it again.")
-    return 0
+    if found.has_passed:
+        gpus.free(gpu_id)
+    if as_json:
+        print(json.dumps(_document(gpu_id, found), indent=2))
+    else:
+        print("\n".join([*found.lines, _result(gpu_id, found)]))
+    return 0 if found.has_passed else 1
+
+
+def _result(gpu_id: str, found: Preflight) -> str:
+    if found.has_passed:
+        return f"{gpu_id} is free: runs may use it again."
+    return f"{gpu_id} stays held. A person frees it: prefect-gpu gpus free {gpu_id}"
+
+
+def _document(gpu_id: str, found: Preflight) -> dict[str, Any]:
+    return {
+        "gpu_id": gpu_id,
+        "has_passed": found.has_passed,
+        "samples": found.samples,
+        "driver_finding": None if found.finding is None else found.finding.reason,
+        "computed_with": found.computation.library,
+        "compared_bytes": found.computation.compared_bytes,
+        "computation_fault": found.computation.fault,
+    }
 
 
 def _sample(sampler: GpuSampler, gpu_id: str) -> list[GpuSample]:

@@ -3,6 +3,7 @@
 Neither PyTorch nor CuPy is there: NumPy stands in for CuPy, whose functions it has.
 """
 
+import json
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from tests.support.nvml_driver import build_driver, driver_environment, gpu_line
 PROGRAM = """
 import sys
 from gpu_core.cli.gpus.preflight import run_preflight
-sys.exit(run_preflight("GPU-a", pause_s=0.0))
+sys.exit(run_preflight("GPU-a", pause_s=0.0, as_json="json" in sys.argv))
 """
 CUPY = """
 from types import SimpleNamespace
@@ -96,28 +97,46 @@ def driver(tmp_path_factory):
 def test_a_held_gpu_is_freed_by_checks_that_it_passes(
     driver, tmp_path, cupy, facts, want_code, want
 ):
+    held = HeldGpus(tmp_path)
+    held.hold("GPU-a", ILL)
+    done = checked(driver, tmp_path, cupy, facts)
+    assert (done.returncode, want in done.stdout.splitlines()) == (want_code, True), done
+    assert list(held.read()) == ([] if want_code == 0 else ["GPU-a"])
+
+
+def test_json_has_what_was_checked(driver, tmp_path):
+    held = HeldGpus(tmp_path)
+    held.hold("GPU-a", ILL)
+    done = checked(driver, tmp_path, RIGHT, {"temperature": 91}, "json")
+    document = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert document["driver_finding"] == "91 °C, from 85 °C on it is too hot"
+    assert (document["has_passed"], document["computed_with"]) == (False, "CuPy")
+    assert document["compared_bytes"] > 0
+    assert document["computation_fault"] is None
+    assert list(held.read()) == ["GPU-a"]
+
+
+def checked(driver, tmp_path, cupy, facts, *arguments):
+    """What a process of its own printed."""
     machine, modules = tmp_path / "machine.txt", tmp_path / "modules"
     modules.mkdir()
     if cupy is not None:
         (modules / "cupy.py").write_text(cupy)
     lines = gpu_lines("GPU-other") if facts is None else gpu_lines("GPU-a", **facts)
     machine.write_text("".join(f"{line}\n" for line in lines))
-    held = HeldGpus(tmp_path)
-    held.hold("GPU-a", ILL)
     environment = driver_environment(driver, machine)
     environment |= {
         "PREFECT_INTEGRATIONS_GPU_STATE_DIR": str(tmp_path),
         "PYTHONPATH": f"{modules}:{environment['PYTHONPATH']}",
     }
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.returncode, want in done.stdout.splitlines()) == (want_code, True), done
-    assert list(held.read()) == ([] if want_code == 0 else ["GPU-a"])
 
 
 def test_without_a_driver_it_stays_held(tmp_path, monkeypatch, capsys):
