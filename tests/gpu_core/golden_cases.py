@@ -18,9 +18,10 @@ from gpu_core.decisions.model.cluster import Snapshot
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.job_variables import GpuRequest, workload_from_request
+from gpu_core.decisions.requests.job_variables import GpuRequest
 from gpu_core.decisions.requests.permissions import permitted
 from gpu_core.decisions.requests.run_tags import HOLD_TAG, held_by_tag
+from gpu_core.decisions.requests.run_workload import workload_from_request
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from gpu_core.decisions.scheduling.waiting_bounds import WaitingRun, refused_runs
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker

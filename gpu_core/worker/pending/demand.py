@@ -21,14 +21,9 @@ from gpu_core.decisions.model.pydantic_errors import without_controls
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold, Workload, without_request
 from gpu_core.decisions.policy.policy import PREFECT_DEFAULT_QUEUE, Policy
-from gpu_core.decisions.requests.job_variables import (
-    GpuRequest,
-    RunLimits,
-    parse_request,
-    run_limits,
-    workload_from_request,
-)
+from gpu_core.decisions.requests.job_variables import GpuRequest, parse_request
 from gpu_core.decisions.requests.run_variables import env_of_run, variable_defaults
+from gpu_core.decisions.requests.run_workload import RunLimits, run_limits, workload_from_request
 from gpu_core.decisions.requests.variable_values import LONGEST_NAME
 from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.infrastructure import Infrastructure

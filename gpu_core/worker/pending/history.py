@@ -20,7 +20,7 @@ from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.offerings.pool_gpu_types import with_gpu_types
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.usage_tracker import UsageBook
-from gpu_core.decisions.requests.job_variables import RunLimits
+from gpu_core.decisions.requests.run_workload import RunLimits
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.changeover import ChangeoverHistory

@@ -9,13 +9,8 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import InvalidInputs
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold, Shape, Workload
-from gpu_core.decisions.requests.job_variables import (
-    GpuRequest,
-    RunLimits,
-    parse_request,
-    run_limits,
-    workload_from_request,
-)
+from gpu_core.decisions.requests.job_variables import GpuRequest, parse_request
+from gpu_core.decisions.requests.run_workload import RunLimits, run_limits, workload_from_request
 from gpu_core.testing.builders.workloads import NOW, make_policy
 
 WORKER_VARIABLES = ("env", "command", "name", "labels", "working_dir")

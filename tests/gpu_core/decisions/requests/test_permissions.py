@@ -11,8 +11,9 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy, parse_policy
-from gpu_core.decisions.requests.job_variables import parse_request, workload_from_request
+from gpu_core.decisions.requests.job_variables import parse_request
 from gpu_core.decisions.requests.run_tags import FIRST_TAG, HOLD_TAG
+from gpu_core.decisions.requests.run_workload import workload_from_request
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from gpu_core.testing.builders.workloads import make_node, make_snapshot
 

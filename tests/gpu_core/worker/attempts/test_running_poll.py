@@ -9,7 +9,8 @@ import pytest
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Pending, Running
 
-from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
+from gpu_core.decisions.requests.job_variables import GpuRequest
+from gpu_core.decisions.requests.run_workload import RunLimits
 from gpu_core.testing.builders.attempts import make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_workload
 from gpu_core.worker.attempts.running_poll import RunningPoll

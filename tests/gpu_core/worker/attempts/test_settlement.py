@@ -31,7 +31,8 @@ from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.attempts.settlement import Settlement
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.workload import Workload
-from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
+from gpu_core.decisions.requests.job_variables import GpuRequest
+from gpu_core.decisions.requests.run_workload import RunLimits
 from gpu_core.testing.builders.attempts import make_attempt, make_run
 from gpu_core.worker.attempts.settlement import (
     allow_another_attempt,
