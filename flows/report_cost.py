@@ -29,9 +29,8 @@ from gpu_core.decisions.anomalies.daily_report import (
     artifact_keys,
     day_before,
     report_day,
-    team_rows,
-    to_markdown,
 )
+from gpu_core.decisions.anomalies.daily_report_markdown import team_rows, to_markdown
 from gpu_core.decisions.anomalies.judgement import Rule
 from gpu_core.decisions.anomalies.known import Known
 from gpu_core.decisions.anomalies.planned import PlannedActivity

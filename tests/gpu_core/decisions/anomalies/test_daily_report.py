@@ -10,10 +10,9 @@ from gpu_core.decisions.anomalies.daily_report import (
     artifact_keys,
     day_before,
     report_day,
-    team_rows,
-    to_markdown,
     window_to_read,
 )
+from gpu_core.decisions.anomalies.daily_report_markdown import team_rows, to_markdown
 from gpu_core.decisions.anomalies.judgement import AnomalyVerdict
 from gpu_core.decisions.costs.demo_history import ANOMALY_NAME, generated_history
 from gpu_core.decisions.costs.usage_cost import daily_costs, run_cost
