@@ -27,15 +27,10 @@ from gpu_core.decisions.costs.usage_cost import (
 )
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
 from gpu_core.decisions.model.markdown import cell, escaped, flow_run_cell, table
-from gpu_core.decisions.model.units import (
-    SECONDS_PER_HOUR,
-    format_usd,
-)
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd
 from gpu_core.decisions.quota.budget_use import budgets_section
 
 _MOST_ROWS = 10
-
-
 # What has no price is judged by no rule.
 _UNJUDGED = AnomalyVerdict.NOT_ENOUGH_HISTORY.value
 

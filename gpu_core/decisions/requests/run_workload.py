@@ -13,9 +13,7 @@ from gpu_core.decisions.policy.policy import PREFECT_DEFAULT_QUEUE, Policy
 from gpu_core.decisions.requests.job_variables import GpuRequest
 from gpu_core.decisions.requests.permissions import permitted
 from gpu_core.decisions.requests.run_tags import FIRST_TAG, held_by_tag
-from gpu_core.decisions.requests.variable_values import (
-    AUTO,
-)
+from gpu_core.decisions.requests.variable_values import AUTO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +70,7 @@ def workload_from_request(
         submitted_at: When the run first wanted to start.
         policy: Gives the priority and what the request leaves open.
         user: Who made the run, as Prefect knows it; the job variable `user` comes before it.
-        tags: The flow run's tags; those of `tags.py` have a meaning.
+        tags: The flow run's tags; those of `run_tags.py` have a meaning.
         hold: Why the run may not be considered for now. It comes before a person's hold, a request
             beyond the team's permission before both, and an unknown queue before all: the graver
             reason wins.
