@@ -143,11 +143,6 @@ class AttemptState:
         return not _UNCLAIMED.issuperset(self.life.history)
 
     @property
-    def was_taken_over(self) -> bool:
-        """Did an earlier worker admit it?"""
-        return AttemptPhase.RECOVERING in self.life.history
-
-    @property
     def began_at(self) -> datetime | None:
         """When its flow or container started, by Prefect's state of the run; None: not seen yet."""
         return self.life.entered_at(AttemptPhase.RUNNING)
