@@ -32,7 +32,7 @@ from gpu_core.cli.queue.arguments import hold, move_up, queue, release
 from gpu_core.cli.quickstart.arguments import quickstart
 from gpu_core.cli.setup.arguments import setup
 from gpu_core.cli.shared.exit_codes import DONE, INTERRUPTED, NO, WRONG_INPUT, exit_codes
-from gpu_core.cli.shared.usage_errors import usage_error
+from gpu_core.cli.shared.usage_errors import error_text, usage_error
 from gpu_core.cli.simulate.arguments import simulate
 from gpu_core.cli.spot.arguments import spot_replay
 from gpu_core.decisions.model.errors import GpuSchedulingError, InvalidInput
@@ -198,7 +198,7 @@ app = _app()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit code; wrong input is one clear line on stderr."""
+    """Run one command. Returns the exit code; wrong input is one clear error on stderr."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     program = " ".join((_PROGRAM, *app.parse_commands(tokens)[0]))
     if isinstance(sys.stdout, TextIOWrapper):
@@ -208,21 +208,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = int(app(tokens) or DONE)
         sys.stdout.flush()
     except CycloptsError as error:
-        return _refused(f"{program}: {usage_error(error)}; see `{program} --help`", WRONG_INPUT)
+        first, *others = usage_error(error).clauses
+        clauses = (f"{program}: {first}", *others, f"see `{program} --help`")
+        return _refused(clauses, WRONG_INPUT)
+    except InvalidInput as error:
+        first, *others = error.clauses
+        return _refused((f"{program}: {first}", *others), WRONG_INPUT)
     except GpuSchedulingError as error:
-        is_input = isinstance(error, InvalidInput)
-        return _refused(f"{program}: {error}", WRONG_INPUT if is_input else NO)
+        return _refused((f"{program}: {error}",), NO)
     except BrokenPipeError:
         # The reader, such as `head`, has read enough. Python would complain when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except OSError as error:
-        return _refused(f"{program}: the system refused: {error}", NO)
+        return _refused((f"{program}: the system refused: {error}",), NO)
     except KeyboardInterrupt:
-        return _refused(f"{program}: interrupted", INTERRUPTED)
+        return _refused((f"{program}: interrupted",), INTERRUPTED)
     return code
 
 
-def _refused(why: str, code: int) -> int:
-    print(why, file=sys.stderr)
+def _refused(clauses: Sequence[str], code: int) -> int:
+    print(error_text(clauses), file=sys.stderr)
     return code

@@ -1,6 +1,9 @@
-"""A mistake on the command line as one sentence, in the form of all errors of this project."""
+"""A mistake on the command line, in the form of all errors of this project."""
 
-from collections.abc import Iterable
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from cyclopts import (
@@ -35,6 +38,25 @@ def usage_error(error: CycloptsError) -> InvalidInput:
         case UnusedCliTokensError():
             return InvalidInput("an argument", "is one too many", got=unused[0])
     return InvalidInput("the command line", "cannot be read", got=str(error))
+
+
+def error_text(clauses: Sequence[str]) -> str:
+    """An error for stderr: a line or more for each clause on a terminal, else one line."""
+    if not sys.stderr.isatty():
+        return "; ".join(clauses)
+    columns = max(40, shutil.get_terminal_size().columns)
+    first, *others = clauses
+    return "\n".join(
+        textwrap.fill(
+            clause,
+            columns,
+            initial_indent=indent,
+            subsequent_indent="  " if clause is first else "    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for clause, indent in ((first, ""), *((other, "  ") for other in others))
+    )
 
 
 def _no_choice(field: str, got: str, names: list[str]) -> InvalidInput:

@@ -59,7 +59,9 @@ class InvalidInput(GpuSchedulingError):
             remedy=self.remedy,
         )
 
-    def __str__(self) -> str:
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """What is wrong, the nearest name, what is allowed and the remedy, where known."""
         parts = [f"{one_line(self.field, _LONGEST_FIELD)} {self.problem}"]
         if self.got is not None:
             parts[0] += f" (got {_shown(self.got)})"
@@ -70,7 +72,10 @@ class InvalidInput(GpuSchedulingError):
             parts.append(f"allowed: {self.allowed}")
         if self.remedy is not None:
             parts.append(self.remedy)
-        return "; ".join(parts)
+        return tuple(parts)
+
+    def __str__(self) -> str:
+        return "; ".join(self.clauses)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions cross process boundaries in Prefect; keyword-only arguments

@@ -138,6 +138,19 @@ def test_misspelt_options_are_one_sentence(
     assert len(said.err) < 1000
 
 
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_an_error_fits_the_terminal_with_a_line_for_each_clause(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert main(["plan", "x", "--bacth", "2"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert all(len(line) <= columns for line in lines)
+    starts = [line.split()[0] for line in lines[1:] if re.match(r"  [a-z]", line)]
+    assert starts[-3:] == ["did", "allowed:", "see"]
+
+
 def test_a_misspelt_option_of_check_is_no_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--polcy=x", "-"]) == 2
     assert capsys.readouterr().err == (
