@@ -13,7 +13,11 @@ from prefect.utilities.asyncutils import run_coro_as_sync
 from pydantic import Field, ValidationError
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.adapters.ledger.proposals import append_records, read_proposal
+from gpu_core.adapters.ledger.proposals import (
+    append_records,
+    read_proposal,
+    read_proposals,
+)
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.prefect.deployments import (
     Resumption,
@@ -70,13 +74,14 @@ def apply_saving(
     Raises:
         InvalidInput: There is no such proposal, or the pool has no ledger.
         LedgerError: The ledger cannot be read or written, or is of another version.
-        RuntimeError: The run was resumed without an answer in time, or the deployment has changed.
+        RuntimeError: The run was resumed without an answer in time, or the deployment has changed
+            or is measured with another change.
     """
     url: str = run_coro_as_sync(pool_ledger_url(pool, flow_run.id))
     with open_to_read(url) as ledger:
         record = read_proposal(ledger, proposal_id)
         if dry_run:
-            log_dry_run(record)
+            log_dry_run(ledger, record)
             return
         if record.is_approved is None:
             record = ask_person(ledger, record, expires_s)
@@ -86,9 +91,10 @@ def apply_saving(
         change_deployment(ledger, record)
 
 
-def log_dry_run(record: ProposalRecord) -> None:
+def log_dry_run(ledger: Ledger, record: ProposalRecord) -> None:
     """Log the change, or why it is not possible."""
-    step = change_step(record, run_coro_as_sync(find_target(record.proposal.deployment)))
+    target = run_coro_as_sync(find_target(record.proposal.deployment))
+    step = change_step(record, target, read_proposals(ledger).values(), datetime.now(UTC))
     problem = step.why if isinstance(step, Refused) else None
     get_run_logger().info(dry_run_text(record.proposal, problem))
 
@@ -127,10 +133,12 @@ def change_deployment(ledger: Ledger, record: ProposalRecord) -> None:
     """Change the deployment if it is as it was, and record the result.
 
     Raises:
-        RuntimeError: It has changed or is gone; nothing was changed.
+        RuntimeError: It has changed, is gone or is measured with another change; nothing was
+            changed.
     """
     name, deployment = record.proposal.proposal_id, record.proposal.deployment
-    step = apply_step(record, run_coro_as_sync(find_target(deployment)))
+    target = run_coro_as_sync(find_target(deployment))
+    step = apply_step(record, target, read_proposals(ledger).values(), datetime.now(UTC))
     if isinstance(step, Refused):
         append_records(ledger, not_applied(record, step.why, datetime.now(UTC)))
         raise RuntimeError(f"{name} is not applied. {step.why}")

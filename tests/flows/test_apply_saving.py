@@ -313,6 +313,22 @@ def test_a_changed_deployment_is_asked_about_again(case: Case) -> None:
     assert case.variables == {"gpu_count": 8, "capacity_type": "spot"}
 
 
+def test_a_second_change_waits_until_the_first_one_is_measured(
+    case: Case, caplog: pytest.LogCaptureFixture
+) -> None:
+    case.answer(case.start(), APPROVE)
+    change = replace(case.proposal.changes[0], variable="gpu_count", observed="4", proposed=2)
+    second = replace(case.proposal, proposal_id="gpu-count-1", changes=(change,))
+    later = replace(case, proposal=second)
+    propose(later)
+    later.start(dry_run=True)
+    assert "nothing would be changed." in caplog.text
+    run = later.start()
+    later.answer(run, APPROVE)
+    assert f"{case.proposal.proposal_id} changed the deployment" in later.state(run)
+    assert (later.variables, later.record.state) == (AFTER, ProposalState.NOT_APPLIED)
+
+
 def test_a_server_that_fails_between_approval_and_change_leaves_it_to_the_next_try(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,9 +1,15 @@
 """Whether a deployment may be changed now, and to what: compare first, then set."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpu_core.decisions.optimization.records import ProposalRecord, ProposalState
+from gpu_core.decisions.optimization.records import (
+    ProposalRecord,
+    ProposalState,
+    measured_now,
+    measured_until,
+)
 from gpu_core.decisions.optimization.target import Target, changed, is_set
 
 
@@ -29,31 +35,55 @@ class Refused:
 Step = Write | Done | Refused
 
 
-def apply_step(record: ProposalRecord, current: Target | None) -> Step:
+def apply_step(
+    record: ProposalRecord,
+    current: Target | None,
+    known: Iterable[ProposalRecord],
+    now: datetime,
+) -> Step:
     """What is done to apply this proposal?
+
+    A deployment is measured with one change at a time: what a second one saves would count twice.
 
     Args:
         record: The proposal with its state.
         current: The deployment as it is; None: it is gone.
+        known: All proposals with their state.
+        now: The moment that counts.
     """
     if not record.is_approved:
         return Refused(why="It is not approved.")
-    return change_step(record, current)
+    return change_step(record, current, known, now)
 
 
-def change_step(record: ProposalRecord, current: Target | None) -> Step:
+def change_step(
+    record: ProposalRecord,
+    current: Target | None,
+    known: Iterable[ProposalRecord],
+    now: datetime,
+) -> Step:
     """What would be done to apply this proposal if it is approved? Args as for `apply_step`."""
     if record.state in (ProposalState.APPLIED, ProposalState.VERIFIED, ProposalState.UNDONE):
         return Refused(why=f"It is {record.state.value} already.")
     if current is None or current.deployment_id != record.before.deployment_id:
         return Refused(why="The deployment is gone.")
     if current.digest == record.before.digest:
+        other = measured_now(record, known, now)
+        if other is not None:
+            return Refused(why=_measured_text(other))
         return Write(target=changed(current, record.proposal))
     if record.begun_at is not None and _before(current, record).digest == record.before.digest:
         return Done()
     return Refused(
         why="The deployment has changed since the proposal: its job variables, entrypoint, work"
         " pool or queue."
+    )
+
+
+def _measured_text(other: ProposalRecord) -> str:
+    return (
+        f"{other.proposal.proposal_id} changed the deployment and is measured until "
+        f"{measured_until(other):%Y-%m-%d %H:%M} UTC: start the flow again then."
     )
 
 

@@ -294,6 +294,25 @@ def is_due(record: ProposalRecord, now: datetime) -> bool:
     return record.verification is None and until is not None and until <= now
 
 
+def measured_now(
+    record: ProposalRecord, known: Iterable[ProposalRecord], now: datetime
+) -> ProposalRecord | None:
+    """Which other change of this proposal's deployment is being measured? None: none is.
+
+    Args:
+        record: The proposal.
+        known: All proposals with their state.
+        now: The moment that counts.
+    """
+    for other in known:
+        until = measured_until(other)
+        is_other = other.proposal.proposal_id != record.proposal.proposal_id
+        is_same_deployment = other.before.deployment_id == record.before.deployment_id
+        if is_other and is_same_deployment and until is not None and now < until:
+            return other
+    return None
+
+
 def score_of(records: Iterable[ProposalRecord]) -> Score:
     """How good were all proposals that were ever applied? Those that were undone count too."""
     ever = [record for record in records if record.applied_at is not None]

@@ -68,15 +68,60 @@ def approved(*, is_approved=True, by="ada"):
     return decided(RECORD, is_approved=is_approved, by=by, flow_run_id="run", now=NOW)
 
 
+def step_of(judged, current, *known, now=NOW):
+    return apply_step(judged, current, known, now)
+
+
 APPROVED = approved()
 APPLIED = (APPROVED, begun(RECORD, NOW), applied(RECORD, NOW))
 
 
 def test_an_approved_proposal_changes_its_variable_and_nothing_else():
-    step = apply_step(record(APPROVED), TARGET)
+    step = step_of(record(APPROVED), TARGET)
     assert isinstance(step, Write)
     want = {"gpu_count": 4, "capacity_type": "spot", "env": {"TOKEN": "secret"}}
     assert step.target == replace(TARGET, job_variables=want)
+
+
+FIRST = replace(
+    RECORD,
+    proposal=replace(PROPOSAL, proposal_id="gpu-type-1"),
+    applied_at=NOW - timedelta(days=PROPOSAL.verify_days - 1),
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "is_written"),
+    [
+        pytest.param(FIRST, False, id="applied a day too late to be over"),
+        pytest.param(replace(FIRST, undone_at=NOW), True, id="undone"),
+        pytest.param(replace(FIRST, applied_at=None), True, id="never applied"),
+        pytest.param(
+            replace(FIRST, applied_at=NOW - timedelta(days=PROPOSAL.verify_days)),
+            True,
+            id="its days are over",
+        ),
+        pytest.param(
+            replace(FIRST, before=replace(RECORD.before, deployment_id="d-2")),
+            True,
+            id="of another deployment",
+        ),
+    ],
+)
+def test_one_change_of_a_deployment_is_measured_at_a_time(first, is_written):
+    judged = record(APPROVED)
+    step = step_of(judged, TARGET, judged, first)
+    assert isinstance(step, Write if is_written else Refused)
+    if isinstance(step, Refused):
+        due = NOW + timedelta(days=1)
+        assert step.why.startswith(
+            f"gpu-type-1 changed the deployment and is measured until {due:%Y-%m-%d %H:%M} UTC"
+        )
+
+
+def test_a_change_that_was_made_before_its_flow_died_is_finished_beside_another():
+    judged = record(APPROVED, begun(RECORD, NOW))
+    assert step_of(judged, changed(TARGET, PROPOSAL), judged, FIRST) == Done()
 
 
 @pytest.mark.parametrize(
@@ -103,17 +148,17 @@ def test_an_approved_proposal_changes_its_variable_and_nothing_else():
     ],
 )
 def test_nothing_is_applied(decisions, current, said):
-    step = apply_step(record(*decisions), current)
+    step = step_of(record(*decisions), current)
     assert isinstance(step, Refused)
     assert said in step.why
 
 
 def test_a_flow_that_died_after_the_change_knows_it_as_its_own():
-    assert apply_step(record(APPROVED, begun(RECORD, NOW)), changed(TARGET, PROPOSAL)) == Done()
+    assert step_of(record(APPROVED, begun(RECORD, NOW)), changed(TARGET, PROPOSAL)) == Done()
 
 
 def test_a_flow_that_died_before_the_change_makes_it():
-    assert isinstance(apply_step(record(APPROVED, begun(RECORD, NOW)), TARGET), Write)
+    assert isinstance(step_of(record(APPROVED, begun(RECORD, NOW)), TARGET), Write)
 
 
 @pytest.mark.parametrize("target", [TARGET, UNSET], ids=["it was set", "it was not set"])
@@ -151,7 +196,7 @@ def test_a_change_whose_flow_died_before_its_record_can_be_undone():
     died = record(APPROVED, begun(RECORD, NOW))
     assert undo_step(died, changed(TARGET, PROPOSAL)) == Write(target=TARGET)
     undone_then = record(APPROVED, begun(RECORD, NOW), undone(RECORD, "ada", NOW))
-    assert isinstance(apply_step(undone_then, TARGET), Refused)
+    assert isinstance(step_of(undone_then, TARGET), Refused)
 
 
 OTHER = replace(TARGET, work_queue="high")
@@ -162,7 +207,7 @@ def test_a_changed_deployment_gets_another_version_that_no_earlier_answer_approv
     refused = not_applied(RECORD, "changed", NOW)
     again = record(APPROVED, refused, AGAIN)
     assert again.state is ProposalState.PROPOSED
-    assert isinstance(apply_step(again, OTHER), Refused)
+    assert isinstance(step_of(again, OTHER), Refused)
     late = record(AGAIN, APPROVED)
     assert late.is_approved is None
     approval = decided(again, is_approved=True, by="bob", flow_run_id=None, now=NOW)
