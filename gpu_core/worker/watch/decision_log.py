@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from uuid import uuid4
 
+import anyio
+
 from gpu_core.adapters.ledger import Ledger, is_ledger_outage
 from gpu_core.adapters.ledger.spool import SpooledRecord
 from gpu_core.adapters.ledger.store import Logged
@@ -37,6 +39,7 @@ class DecisionLog:
         self._pool = pool
         self._writer = f"{pool}@{host}"
         self._waiting: list[Decision] = []
+        self._one_flush = anyio.Lock()
         self._reasons: dict[str, tuple[Reason, datetime]] = {}
         self._first: set[str] = set()
         self._behind: set[str] = set()
@@ -141,11 +144,13 @@ class DecisionLog:
 
     async def flush(self) -> None:
         """Write what was noted to the ledger, or to the disk while the ledger is unavailable."""
-        if not self._waiting:
-            return
-        batch = tuple(self._waiting)
-        await self._writes.write(SpooledRecord(writer=self._writer, decisions=batch))
-        del self._waiting[: len(batch)]
+        # The cycle before may still be written down: each record is deleted by who wrote it.
+        async with self._one_flush:
+            if not self._waiting:
+                return
+            batch = tuple(self._waiting)
+            await self._writes.write(SpooledRecord(writer=self._writer, decisions=batch))
+            del self._waiting[: len(batch)]
 
     def _last_policy(self) -> str | None:
         waiting = [d for d in self._waiting if d.kind is DecisionKind.POLICY_CHANGED]

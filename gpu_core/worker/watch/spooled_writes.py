@@ -4,6 +4,7 @@ They decide nothing, so a record that the ledger refuses is kept for a person, a
 """
 
 import logging
+import threading
 import time
 from pathlib import Path
 
@@ -29,6 +30,9 @@ class SpooledWrites:
         self._ledger = ledger
         self._path = path
         self._opened: Spool | None = None
+        # What a cycle publishes is written beside the next cycle: a record that came between the
+        # last one that is replayed and the end of the file would go with the file.
+        self._one_at_a_time = threading.Lock()
 
     @property
     def is_behind(self) -> bool:
@@ -43,14 +47,18 @@ class SpooledWrites:
         Raises:
             SpoolFull: It cannot wait either.
         """
-        if not self.is_behind:
-            try:
-                await in_thread(self._is_taken, record)
-            except Exception:
-                _log.warning("The ledger is unavailable: records wait in %s", self._path)
-            else:
-                return
-        await in_thread(self._spool.append, record)
+        await in_thread(self._write, record)
+
+    def _write(self, record: SpooledRecord) -> None:
+        with self._one_at_a_time:
+            if not self.is_behind:
+                try:
+                    self._is_taken(record)
+                except Exception:
+                    _log.warning("The ledger is unavailable: records wait in %s", self._path)
+                else:
+                    return
+            self._spool.append(record)
 
     async def replay(self) -> None:
         """Write down what waits. Nothing may be admitted before.
@@ -65,15 +73,17 @@ class SpooledWrites:
     def _replay(self) -> int:
         """How many records were written? A file with lines that are no records is kept."""
         written, unreadable = 0, 0
-        for record in self._spool.records():
-            if record is None:
-                unreadable += 1
-            else:
-                written += self._is_taken(record)
-        kept_as = self._path.with_suffix(f".{time.time_ns()}.unreadable") if unreadable else None
-        if kept_as is not None:
-            _log.error("%d records cannot be read; they are kept in %s", unreadable, kept_as)
-        self._spool.clear(kept_as=kept_as)
+        with self._one_at_a_time:
+            for record in self._spool.records():
+                if record is None:
+                    unreadable += 1
+                else:
+                    written += self._is_taken(record)
+            suffix = f".{time.time_ns()}.unreadable"
+            kept_as = self._path.with_suffix(suffix) if unreadable else None
+            if kept_as is not None:
+                _log.error("%d records cannot be read; they are kept in %s", unreadable, kept_as)
+            self._spool.clear(kept_as=kept_as)
         return written
 
     def _is_taken(self, record: SpooledRecord) -> bool:

@@ -7,9 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
+from anyio.abc import TaskGroup
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.spool import SpooledRecord
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
@@ -164,3 +167,30 @@ def test_an_admission_has_its_numbers_and_the_attempts_id(log: DecisionLog) -> N
         "waited_s": 90,
         "price_micro_usd_per_gpu_hour": 1_000_000,
     }
+
+
+def test_a_flush_beside_a_slow_one_loses_nothing(ledger: Ledger, tmp_path: Path) -> None:
+    """What a cycle publishes is written beside the next cycle."""
+    written: list[str | None] = []
+
+    class Slow(SpooledWrites):
+        async def write(self, record: SpooledRecord) -> None:
+            if not written:
+                log.refused("run-2", "It fits nowhere.", NOON)
+                beside.start_soon(log.flush)
+                for _ in range(5):
+                    await anyio.lowlevel.checkpoint()
+                log.refused("run-3", "It fits nowhere.", NOON)
+            written.extend(decision.flow_run_id for decision in record.decisions)
+
+    async def run() -> None:
+        nonlocal beside
+        async with anyio.create_task_group() as beside:
+            await log.flush()
+        await log.flush()
+
+    beside: TaskGroup
+    log = DecisionLog(ledger, "gpus", "host-1", Slow(ledger, tmp_path / "spool"))
+    log.refused("run-1", "It fits nowhere.", NOON)
+    anyio.run(run)
+    assert sorted(map(str, written)) == ["run-1", "run-2", "run-3"]
