@@ -71,19 +71,25 @@ class Shown(NamedTuple):
     at: datetime
 
 
-def is_news(explanation: Explanation, shown: Shown | None, now: datetime) -> bool:
+def is_news(
+    explanation: Explanation, shown: Shown | None, state: State[Any] | None, now: datetime
+) -> bool:
     """Should the run's page be written again?
 
-    A new reason at once, a new place in the queue now and then.
+    A new reason at once; a new place in the queue now and then, and so a state that Prefect has
+    written over ours: its service for late runs reads a run, and may write `Late` after us.
 
     Args:
         explanation: Why it waits now.
-        shown: What it says; None: nothing.
+        shown: What was written; None: nothing.
+        state: The run's state when the queue was read; None: unknown.
         now: Aware.
     """
     if shown is None or explanation.reason is not shown.reason:
         return True
-    return step(explanation.position) != shown.step and now - shown.at >= _REFRESH
+    is_overwritten = state is not None and not is_shown(state, explanation.reason)
+    has_moved = step(explanation.position) != shown.step
+    return (has_moved or is_overwritten) and now - shown.at >= _REFRESH
 
 
 def waiting_state_name(run: FlowRun, reason: Reason, fixed_name: str | None) -> str:
@@ -159,11 +165,12 @@ class Publisher:
         self._shown = {key: shown for key, shown in self._shown.items() if key in demands}
         written = 0
         for explanation in explanations:
-            if not is_news(explanation, self._shown.get(explanation.workload_id), now):
+            flow_run = demands[explanation.workload_id].flow_run
+            shown = self._shown.get(explanation.workload_id)
+            if not is_news(explanation, shown, flow_run.state, now):
                 continue
             if written >= limit:
                 return
-            flow_run = demands[explanation.workload_id].flow_run
             if is_held(explanation.workload_id):
                 continue
             # Before it is written, as the next cycle may publish meanwhile; and also where that

@@ -32,19 +32,29 @@ GPUS, OTHERS = Reason.WAITING_FOR_GPUS, Reason.BEHIND_OTHERS
 
 
 @pytest.mark.parametrize(
-    ("told", "age_s", "want"),
+    ("written", "state", "age_s", "want"),
     [
-        pytest.param(None, 0, True, id="it has just come"),
-        pytest.param((GPUS, 3), 3600, False, id="nothing has changed"),
-        pytest.param((OTHERS, 3), 0, True, id="another reason, at once"),
-        pytest.param((GPUS, 4), 29, False, id="it has moved up, a moment ago"),
-        pytest.param((GPUS, 4), 30, True, id="it has moved up, and heard nothing for a while"),
+        pytest.param(None, Late(), 0, True, id="it has just come"),
+        pytest.param((GPUS, 3), Scheduled(name=GPUS), 3600, False, id="nothing has changed"),
+        pytest.param((OTHERS, 3), Scheduled(name=OTHERS), 0, True, id="another reason, at once"),
+        pytest.param((GPUS, 4), None, 29, False, id="it has moved up, a moment ago"),
+        pytest.param((GPUS, 4), None, 30, True, id="it has moved up, and 30 s have passed"),
+        pytest.param((GPUS, 3), None, 3600, False, id="its state is unknown"),
+        pytest.param((GPUS, 3), Late(), 29, False, id="it is late, and the queue may be older"),
+        pytest.param((GPUS, 3), Late(), 30, True, id="Prefect has written that it is late"),
+        pytest.param(
+            (GPUS, 3),
+            AwaitingConcurrencySlot(message=f"{GPUS}: Waiting for 1 GPU."),
+            3600,
+            False,
+            id="the message has the reason",
+        ),
     ],
 )
-def test_a_new_reason_is_told_at_once_and_a_new_place_now_and_then(told, age_s, want):
+def test_a_new_reason_is_written_at_once_and_a_new_place_now_and_then(written, state, age_s, want):
     explanation = Explanation(workload_id="run", reason=GPUS, summary="", resolution="", position=3)
-    last = None if told is None else Shown(*told, NOON)
-    assert is_news(explanation, last, NOON + timedelta(seconds=age_s)) is want
+    last = None if written is None else Shown(*written, NOON)
+    assert is_news(explanation, last, state, NOON + timedelta(seconds=age_s)) is want
 
 
 def test_places_are_told_in_steps():
