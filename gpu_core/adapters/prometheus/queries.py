@@ -61,6 +61,7 @@ async def query_range(url: str, asked: RangeQuery, timeout_s: float) -> tuple[Se
         TypeError,
         KeyError,
         AttributeError,
+        OSError,  # a moment far beyond what the platform's clock has
         OverflowError,
         RecursionError,
     ) as error:

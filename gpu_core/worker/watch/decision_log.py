@@ -144,7 +144,7 @@ class DecisionLog:
 
     async def flush(self) -> None:
         """Write what was noted to the ledger, or to the disk while the ledger is unavailable."""
-        # The cycle before may still be written down: each record is deleted by who wrote it.
+        # The flush of the cycle before may still run: only one at a time deletes what it wrote.
         async with self._one_flush:
             if not self._waiting:
                 return

@@ -30,8 +30,8 @@ class SpooledWrites:
         self._ledger = ledger
         self._path = path
         self._opened: Spool | None = None
-        # What a cycle publishes is written beside the next cycle: a record that came between the
-        # last one that is replayed and the end of the file would go with the file.
+        # A cycle's records are written in the background, while the next cycle may replay the file.
+        # A record that is appended during a replay would be deleted with the file.
         self._one_at_a_time = threading.Lock()
 
     @property

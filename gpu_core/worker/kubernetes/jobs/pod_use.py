@@ -71,20 +71,24 @@ class PodUse:
         if policy is None or url is None or not _has_use(policy):
             self._use = ClusterUse()
             return
+        kept_s = max(policy.telemetry.planning_window_s or 0, _LATE.total_seconds())
+        kept = self._use.since(now - timedelta(seconds=kept_s))
         try:
             with anyio.fail_after(self._answer_s):
                 gpus, cores = [
                     await query_range(url, query, self._answer_s) for query in cluster_queries(now)
                 ]
+            self._use = kept.with_points(gpus, cores)
         except (PrometheusError, TimeoutError) as error:
             self._note_failure(str(error) or f"{url} does not answer in {self._answer_s:g} s")
+            return
+        except Exception as error:
+            # An answer of any content stops no worker: it shares a task group with all else.
+            self._note_failure(f"{url} gives an answer that cannot be used: {error!r}")
             return
         if self._failure is not None:
             _log.warning("What the GPUs of running pods do is known again")
             self._failure = None
-        kept_s = max(policy.telemetry.planning_window_s or 0, _LATE.total_seconds())
-        kept = self._use.since(now - timedelta(seconds=kept_s))
-        self._use = kept.with_points(gpus, cores)
 
     def activity(self, running: AttemptState) -> RunActivity | None:
         """What do the GPUs of this attempt do? None: that is unknown, or it has parts of GPUs."""

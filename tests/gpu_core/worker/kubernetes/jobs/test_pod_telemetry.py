@@ -94,6 +94,11 @@ BROKEN = [
         id="a moment that there is not",
     ),
     pytest.param(
+        ok({"status": "success", "data": {"result": [{"metric": {}, "values": [[1e18, "1"]]}]}}),
+        "not as a Prometheus",
+        id="a moment that the platform has not",
+    ),
+    pytest.param(
         (422, b'{"status": "error", "error": "too many points"}'), "too many points", id="refused"
     ),
     pytest.param((200, b"[" * 100_000), "not as a Prometheus", id="nested without end"),

@@ -133,6 +133,23 @@ def test_a_prometheus_that_fails_is_said_once_and_leaves_what_was_known(server, 
     assert use.activity(running()).at == NOW + timedelta(seconds=90)
 
 
+def test_an_answer_that_cannot_be_used_ends_no_worker(server, caplog, monkeypatch):
+    """The questions share a task group with all that the worker does."""
+
+    async def garbage(*_arguments):
+        return [None]
+
+    monkeypatch.setattr("gpu_core.worker.kubernetes.jobs.pod_use.query_range", garbage)
+    caplog.set_level(logging.WARNING)
+    use = use_of(server)
+    ask(use, 0, 30)
+    assert use.activity(running()) is None
+    assert [r.message for r in caplog.records if "cannot be used" in r.message] == [
+        r.message for r in caplog.records
+    ]
+    assert len(caplog.records) == 1
+
+
 def test_nothing_is_asked_that_the_policy_has_no_use_for(server):
     ask(use_of(server, idle={"action": "off"}, hangs={"action": "off"}), 0)
     ask(use_of(server, telemetry={"prometheus_url": None}), 0)
