@@ -208,25 +208,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = int(app(tokens) or DONE)
         sys.stdout.flush()
     except CycloptsError as error:
-        first, *others = usage_error(error).clauses
-        clauses = (f"{program}: {first}", *others, f"see `{program} --help`")
-        return _refused(clauses, WRONG_INPUT)
+        remedy = f"see `{program} --help`"
+        return _refused(program, (*usage_error(error).mistakes[0], remedy), code=WRONG_INPUT)
     except InvalidInput as error:
-        first, *others = error.clauses
-        return _refused((f"{program}: {first}", *others), WRONG_INPUT)
+        return _refused(program, *error.mistakes, code=WRONG_INPUT)
     except GpuSchedulingError as error:
-        return _refused((f"{program}: {error}",), NO)
+        return _refused(program, (str(error),), code=NO)
     except BrokenPipeError:
         # The reader, such as `head`, has read enough. Python would complain when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except OSError as error:
-        return _refused((f"{program}: the system refused: {error}",), NO)
+        return _refused(program, (f"the system refused: {error}",), code=NO)
     except KeyboardInterrupt:
-        return _refused((f"{program}: interrupted",), INTERRUPTED)
+        return _refused(program, ("interrupted",), code=INTERRUPTED)
     return code
 
 
-def _refused(clauses: Sequence[str], code: int) -> int:
-    print(error_text(clauses), file=sys.stderr)
+def _refused(program: str, *mistakes: tuple[str, ...], code: int) -> int:
+    (first, *clauses), *others = mistakes
+    print(error_text([(f"{program}: {first}", *clauses), *others]), file=sys.stderr)
     return code

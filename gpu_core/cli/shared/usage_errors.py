@@ -4,6 +4,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Literal, get_args, get_origin
 
 from cyclopts import (
@@ -40,22 +41,22 @@ def usage_error(error: CycloptsError) -> InvalidInput:
     return InvalidInput("the command line", "cannot be read", got=str(error))
 
 
-def error_text(clauses: Sequence[str]) -> str:
-    """An error for stderr: a line or more for each clause on a terminal, else one line."""
+def error_text(mistakes: Sequence[Sequence[str]]) -> str:
+    """Mistakes for stderr: on a terminal a line or more for each clause, else a line for each."""
     if not sys.stderr.isatty():
-        return "; ".join(clauses)
+        return "\n".join("; ".join(clauses) for clauses in mistakes)
     columns = max(40, shutil.get_terminal_size().columns)
+    return "\n".join(_wrapped(clauses, columns) for clauses in mistakes)
+
+
+def _wrapped(clauses: Sequence[str], columns: int) -> str:
+    fill = partial(textwrap.fill, width=columns, break_long_words=False, break_on_hyphens=False)
     first, *others = clauses
     return "\n".join(
-        textwrap.fill(
-            clause,
-            columns,
-            initial_indent=indent,
-            subsequent_indent="  " if clause is first else "    ",
-            break_long_words=False,
-            break_on_hyphens=False,
+        (
+            fill(first, subsequent_indent="  "),
+            *(fill(each, initial_indent="  ", subsequent_indent="    ") for each in others),
         )
-        for clause, indent in ((first, ""), *((other, "  ") for other in others))
     )
 
 

@@ -60,8 +60,8 @@ class InvalidInput(GpuSchedulingError):
         )
 
     @property
-    def clauses(self) -> tuple[str, ...]:
-        """What is wrong, the nearest name, what is allowed and the remedy, where known."""
+    def mistakes(self) -> tuple[tuple[str, ...], ...]:
+        """For each mistake: what is wrong, the nearest name, what is allowed, the remedy."""
         parts = [f"{one_line(self.field, _LONGEST_FIELD)} {self.problem}"]
         if self.got is not None:
             parts[0] += f" (got {_shown(self.got)})"
@@ -72,10 +72,10 @@ class InvalidInput(GpuSchedulingError):
             parts.append(f"allowed: {self.allowed}")
         if self.remedy is not None:
             parts.append(self.remedy)
-        return tuple(parts)
+        return (tuple(parts),)
 
     def __str__(self) -> str:
-        return "; ".join(self.clauses)
+        return "\n".join("; ".join(clauses) for clauses in self.mistakes)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions cross process boundaries in Prefect; keyword-only arguments

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
+from itertools import chain
 from typing import Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
@@ -58,10 +59,11 @@ class InvalidInputs(InvalidInput):
         super().__init__(first.field, first.problem, got=first.got, allowed=first.allowed)
         self.errors = tuple(errors)
 
-    def __str__(self) -> str:
-        lines = [str(error) for error in self.errors[:_MOST_ERRORS]]
-        more = len(self.errors) - len(lines)
-        return "\n".join([*lines, f"and {count(more, 'more mistake')}"] if more else lines)
+    @property
+    def mistakes(self) -> tuple[tuple[str, ...], ...]:
+        shown = tuple(chain.from_iterable(each.mistakes for each in self.errors[:_MOST_ERRORS]))
+        more = len(self.errors) - _MOST_ERRORS
+        return (*shown, (f"and {count(more, 'more mistake')}",)) if more > 0 else shown
 
 
 def refuse(errors: Sequence[InvalidInput]) -> None:

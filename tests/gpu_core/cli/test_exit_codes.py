@@ -151,6 +151,24 @@ def test_an_error_fits_the_terminal_with_a_line_for_each_clause(
     assert starts[-3:] == ["did", "allowed:", "see"]
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_each_of_several_mistakes_is_shown_with_the_name_that_was_meant(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    terminal: bool,
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: 1\nquotaz: {}\nordring: {}\n")
+    assert main(["anomalies", "--policy", str(policy)]) == 2
+    said = capsys.readouterr().err
+    for meant in ("did you mean 'quotas'?", "did you mean 'ordering'?"):
+        assert meant in said
+    if not terminal:
+        assert said.count("\n") == 2
+
+
 def test_a_misspelt_option_of_check_is_no_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--polcy=x", "-"]) == 2
     assert capsys.readouterr().err == (
