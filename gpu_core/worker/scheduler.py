@@ -46,6 +46,7 @@ from gpu_core.worker.pending.demand import Demand, DemandReader, PendingRuns
 from gpu_core.worker.pending.forecasts import Forecasts
 from gpu_core.worker.pending.history import History
 from gpu_core.worker.pending.publisher import Publisher
+from gpu_core.worker.pending.queue_reader import QueueReader
 from gpu_core.worker.pending.refusals import Refusals, readable
 from gpu_core.worker.pending.scale_hints import ScaleHints
 from gpu_core.worker.prefect.starts_first import StartsFirst
@@ -119,7 +120,7 @@ class GpuScheduler:
         # Held while queued runs are written to.
         self._turn = anyio.Lock()
         self._faults = RunFaults(hidden)
-        self._reader = DemandReader(client, pool, queues, infrastructure, self._turn, self._faults)
+        self._reader = DemandReader(client, pool, infrastructure, self._faults)
         self._watch_pool = PoolWatch(client, pool, queues, wake)
         self._history = History(ledger, pool, self._faults)
         self._forecasts = Forecasts(
@@ -146,7 +147,19 @@ class GpuScheduler:
         self._binder = Binder(
             self._attempts, infrastructure, policies, self._faults, self._history.moved
         )
-        self._refusals = Refusals(client, ledger, self._decisions, self._faults)
+        self._queue = QueueReader(
+            client=client,
+            pool=pool,
+            queues=queues,
+            turn=self._turn,
+            faults=self._faults,
+            held=lambda: {running.flow_run_id for running in self._attempts},
+            tasks=tasks,
+            wake=wake,
+        )
+        self._refusals = Refusals(
+            client, ledger, self._decisions, self._faults, self._queue.note_outdated
+        )
         self._recovery = Recovery(self._attempts, ledger, client, self._reader, infrastructure)
         self._launching = Launching(
             client,
@@ -375,12 +388,12 @@ class GpuScheduler:
         self, template: Mapping[str, Any], policy: Policy, now: datetime
     ) -> PendingRuns:
         # A run competes again when its last attempt is settled, not before.
-        held = {running.attempt.flow_run_id for running in self._attempts}
-        queue = await self._reader.pending(policy, template, now, held, self._watch_pool)
+        reading = await self._queue.newest()
+        queue = await self._reader.pending(reading, policy, template, now, self._watch_pool)
         waiting = {str(demand.flow_run.id) for demand in queue.demands}
-        self._faults.keep(held | waiting | queue.responses.keys(), now)
+        self._faults.keep(reading.outdated | waiting | queue.responses.keys(), now)
         await self._zombies.requeue_missing(queue.responses.keys())
-        settling = held | queue.responses.keys() | self._zombies.watched
+        settling = reading.outdated | queue.responses.keys() | self._zombies.watched
         await self._final_states.write_missing(settling)
         self.next_due_at = queue.next_due_at
         return queue
@@ -425,6 +438,7 @@ class GpuScheduler:
             is_placed_as_planned=self._infrastructure.is_placed_as_planned(policy),
         )
         self._preemptors.difference_update(admitted)
+        self._queue.note_outdated(admitted)
         return admitted
 
     def _log_cycle(

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import anyio
 import httpx
+from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import Flow, FlowRun
 from prefect.client.schemas.responses import SetStateStatus
 from prefect.exceptions import ObjectNotFound
@@ -61,10 +62,14 @@ class FakePrefect:
         )
         return key
 
-    async def request(self, method: str, path: str, **_options: Any) -> Any:
-        """The queue, or a change that is not read."""
+    async def request(self, method: str, path: str, **options: Any) -> Any:
+        """The queue, how many runs are in such states, or a change that is not read."""
         if method != "POST":
             return SimpleNamespace(json=dict)
+        if path == "/flow_runs/count":
+            wanted = FlowRunFilter.model_validate(options["json"]["flow_runs"])
+            count = len(self._found(wanted))
+            return SimpleNamespace(json=lambda: count)
         assert path.endswith("get_scheduled_flow_runs")
         waiting = [run for run in self.runs.values() if run.state and run.state.is_scheduled()]
         rows = [
@@ -89,7 +94,21 @@ class FakePrefect:
         return self.runs[flow_run_id]
 
     async def read_flow_runs(self, *, flow_run_filter: Any, **_options: Any) -> list[FlowRun]:
-        return [self.runs[key] for key in flow_run_filter.id.any_ if key in self.runs]
+        return self._found(flow_run_filter)
+
+    def _found(self, wanted: FlowRunFilter) -> list[FlowRun]:
+        """The runs with these ids, in these states."""
+        ids = () if wanted.id is None else wanted.id.any_ or ()
+        runs = [self.runs[key] for key in ids if key in self.runs]
+        types = None if wanted.state is None else wanted.state.type
+        if types is None:
+            return runs
+        among, not_among = types.any_, types.not_any_ or ()
+        return [
+            run
+            for run in runs
+            if (among is None or run.state_type in among) and run.state_type not in not_among
+        ]
 
     async def read_flow_run_states(self, _flow_run_id: UUID) -> list[Any]:
         return []

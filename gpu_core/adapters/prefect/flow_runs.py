@@ -3,7 +3,7 @@
 Inside this package a flow run's id is text, as in the ledger; Prefect's client wants a UUID.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient
@@ -58,15 +58,34 @@ async def read_flow_runs_by_id(
     Returns:
         The runs by id. Deleted ones, and those in other states, are missing.
     """
-    state = _state_filter(in_states, not_in_states)
-    wanted_ids = [UUID(text) for text in ids if is_flow_run_id(text)]
     found: dict[str, FlowRun] = {}
-    for start in range(0, len(wanted_ids), PAGE):
-        page = FlowRunFilterId(any_=wanted_ids[start : start + PAGE])
-        wanted = FlowRunFilter(id=page, state=state)
+    for wanted in _pages(ids, _state_filter(in_states, not_in_states)):
         runs = await client.read_flow_runs(flow_run_filter=wanted, limit=PAGE)
         found.update({str(run.id): run for run in runs})
     return found
+
+
+async def count_flow_runs_by_id(
+    client: PrefectClient, ids: Iterable[str], *, in_states: Iterable[StateType]
+) -> int:
+    """How many of these flow runs are in such a state? The server counts much faster than it reads.
+
+    Args:
+        client: Prefect's client.
+        ids: Any number of them; each page of ids is one request. No run has one that is no UUID.
+        in_states: Only runs whose state is of one of these types.
+    """
+    count = 0
+    for wanted in _pages(ids, _state_filter(in_states, None)):
+        body = {"flow_runs": wanted.model_dump(mode="json", exclude_unset=True)}
+        count += int((await client.request("POST", "/flow_runs/count", json=body)).json())
+    return count
+
+
+def _pages(ids: Iterable[str], state: FlowRunFilterState | None) -> Iterator[FlowRunFilter]:
+    wanted = [UUID(text) for text in ids if is_flow_run_id(text)]
+    for start in range(0, len(wanted), PAGE):
+        yield FlowRunFilter(id=FlowRunFilterId(any_=wanted[start : start + PAGE]), state=state)
 
 
 def is_flow_run_id(text: str) -> bool:

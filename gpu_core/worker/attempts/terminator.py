@@ -2,7 +2,7 @@
 work."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -13,7 +13,11 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, StateType
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.adapters.prefect.flow_runs import is_flow_run_id, read_flow_runs_by_id
+from gpu_core.adapters.prefect.flow_runs import (
+    count_flow_runs_by_id,
+    is_flow_run_id,
+    read_flow_runs_by_id,
+)
 from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.units import count, format_duration
@@ -41,6 +45,7 @@ _CANCEL_POLL_S = 5.0
 # Hooks of a flow run after its last state, and may upload what it made.
 _LINGERS_S = 600
 _CANCELLED = (StateType.CANCELLING, StateType.CANCELLED)
+_IN_COURSE = (StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED)
 
 _START_FAILURES = {
     EndReason.REFUSED: StartFailureKind.REFUSED,
@@ -172,10 +177,26 @@ class Terminator:
         }
         if not started or not self._cancel_polls.allows(anyio.current_time()):
             return
-        runs = await read_flow_runs_by_id(self._client, started)
-        for flow_run_id, running in started.items():
+        for flow_run_id, run in (await self._out_of_course(started)).items():
+            running = started[flow_run_id]
             with self._attempts.faults.of_run(running, "ended", now):
-                await self._stop_if_cancelled(running, runs.get(flow_run_id), now)
+                await self._stop_if_cancelled(running, run, now)
+
+    async def _out_of_course(self, started: Collection[str]) -> dict[str, FlowRun | None]:
+        """Which of these runs do not wait, start or run by Prefect's state? None: it was deleted.
+
+        Nearly all do, and the server, which serves all workers, takes long to write each one down.
+        """
+        in_course = await count_flow_runs_by_id(self._client, started, in_states=_IN_COURSE)
+        if in_course == len(started):
+            return {}
+        runs = await read_flow_runs_by_id(self._client, started, not_in_states=_IN_COURSE)
+        found: dict[str, FlowRun | None] = dict(runs)
+        # One that ended between the two is in both. What was deleted meanwhile is found next time.
+        if in_course + len(found) < len(started):
+            there = await read_flow_runs_by_id(self._client, started)
+            found.update(dict.fromkeys(set(started) - there.keys()))
+        return found
 
     async def _stop_if_cancelled(
         self, running: AttemptState, run: FlowRun | None, now: datetime

@@ -1,21 +1,18 @@
 """Who wants GPUs: the runs that wait in the pool's queues, read as workloads."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import anyio
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import DeploymentResponse, WorkerFlowRunResponse
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.base import BaseVariables
 
-from gpu_core.adapters.prefect.paging import PAGE
-from gpu_core.adapters.prefect.scheduled_runs import read_scheduled_runs
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import without_controls
 from gpu_core.decisions.model.reasons import Reason
@@ -27,10 +24,8 @@ from gpu_core.decisions.requests.run_workload import RunLimits, run_limits, work
 from gpu_core.decisions.requests.variable_values import LONGEST_NAME
 from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.pending.queue_reader import QueueReading
 from gpu_core.worker.watch.pool import KeptBack, PoolWatch
-
-# How far ahead to read, so that a run that is due before the next poll starts on time.
-LOOK_AHEAD = timedelta(seconds=30)
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -64,7 +59,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRuns:
-    """The outcome of one poll of the queues."""
+    """What the runs of one reading of the queues want."""
 
     responses: Mapping[str, WorkerFlowRunResponse]
     """By flow run id."""
@@ -80,11 +75,7 @@ class DemandReader:
     Args:
         client: Prefect's client.
         pool: The pool's name.
-        queues: The queues to read; empty: all.
         infrastructure: Adds to a workload what it needs of a node apart from GPUs.
-        turn: Held while queued runs are written to. On PostgreSQL Prefect leaves out of its
-            answer what is being written to at that moment (`FOR UPDATE SKIP LOCKED`), and a later
-            run would overtake it.
         faults: Holds runs back that cannot be read.
     """
 
@@ -92,44 +83,32 @@ class DemandReader:
         self,
         client: PrefectClient,
         pool: str,
-        queues: Iterable[str],
         infrastructure: Infrastructure,
-        turn: anyio.Lock,
         faults: RunFaults | None = None,
     ) -> None:
-        self._turn = turn
         self._infrastructure = infrastructure
         self._faults = faults or RunFaults()
         self._client = client
         self._pool = pool
-        self._queues = frozenset(queues)
         self._queue_names: dict[UUID, str] = {}
         self._flow_names: dict[UUID, str] = {}
         self._deployments: dict[UUID, tuple[datetime, DeploymentResponse | None]] = {}
-        self._parsed: dict[str, tuple[Any, WorkerFlowRunResponse]] = {}
-        self._is_one_page = True
 
     async def pending(
         self,
+        reading: QueueReading,
         policy: Policy,
         template: Mapping[str, Any],
         now: datetime,
-        held: Container[str],
         watch: PoolWatch | None = None,
     ) -> PendingRuns:
         """Which runs are due, what does each want, and which cannot be used?
 
         Args:
-            held: Runs that do not compete, because their last attempt is not over.
+            reading: The queue. What it is outdated for does not compete.
             watch: Knows which runs Prefect keeps back; None: none.
         """
-        async with self._turn:
-            responses = await read_scheduled_runs(
-                *(self._client, self._pool, self._queues, now + LOOK_AHEAD, self._response),
-                is_one_page=self._is_one_page,
-            )
-        self._is_one_page = len(responses) < PAGE
-        self._parsed = {key: known for key, known in self._parsed.items() if key in responses}
+        responses, outdated = reading.responses, reading.outdated
         due: list[WorkerFlowRunResponse] = []
         later: list[WorkerFlowRunResponse] = []
         for response in responses.values():
@@ -138,7 +117,7 @@ class DemandReader:
         demands: list[Demand] = []
         refusals: list[Refusal] = []
         for response in due:
-            if str(response.flow_run.id) in held:
+            if str(response.flow_run.id) in outdated:
                 continue
             queue = await self._queue_name(response.work_queue_id)
             try:
@@ -146,7 +125,7 @@ class DemandReader:
             except InvalidInput as error:
                 refusals.append(Refusal(flow_run=response.flow_run, error=error))
         for kept in () if watch is None else watch.kept_back(responses.keys()):
-            if str(kept.flow_run.id) not in held:
+            if str(kept.flow_run.id) not in outdated:
                 demands.append(await self._read_kept_back(kept, policy, template, now))
         starts = [r.flow_run.next_scheduled_start_time for r in later]
         return PendingRuns(
@@ -252,19 +231,6 @@ class DemandReader:
         """Which job variables does this run have now, usable or not?"""
         deployment = await self._deployment(flow_run.deployment_id, now)
         return _merged_variables(template, deployment, flow_run)
-
-    def _response(self, data: Any) -> WorkerFlowRunResponse | None:
-        """The row as Prefect's class; of the many that wait for long few change between polls."""
-        run = data.get("flow_run", {})
-        key = str(run.get("id"))
-        row, response = self._parsed.get(key, (None, None))
-        if row == data:
-            return response
-        with self._faults.contained(key, str(run.get("name")), "read"):
-            response = WorkerFlowRunResponse.model_validate(data)
-            self._parsed[key] = data, response
-            return response
-        return None
 
     async def _queue_name(self, queue_id: UUID) -> str | None:
         if queue_id not in self._queue_names:

@@ -1,7 +1,7 @@
 """Ends pending runs that can never start or may not wait any longer, each with its reason."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -35,11 +35,18 @@ class Refusals:
         ledger: The usage ledger, open.
         decisions: Where each refusal is recorded.
         faults: Keeps the fault of one run from the others.
+        ended: Called with the ids of runs that were ended.
     """
 
     def __init__(
-        self, client: PrefectClient, ledger: Ledger, decisions: DecisionLog, faults: RunFaults
+        self,
+        client: PrefectClient,
+        ledger: Ledger,
+        decisions: DecisionLog,
+        faults: RunFaults,
+        ended: Callable[[Iterable[str]], None],
     ) -> None:
+        self._ended = ended
         self._client = client
         self._ledger = ledger
         self._decisions = decisions
@@ -94,6 +101,7 @@ class Refusals:
     async def _end(self, flow_run: FlowRun, state: State[Any]) -> None:
         with self._faults.contained(str(flow_run.id), flow_run.name, "refused"):
             await self._client.set_flow_run_state(flow_run.id, state)
+            self._ended([str(flow_run.id)])
             self._decisions.refused(str(flow_run.id), state.message or "", datetime.now(UTC))
             fields = {"flow_run_id": str(flow_run.id), "flow_run_name": flow_run.name}
             _log.warning("Flow run %r cannot run: %s", flow_run.name, state.message, extra=fields)

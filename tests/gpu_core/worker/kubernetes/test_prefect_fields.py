@@ -85,7 +85,7 @@ def read(template, deployment, run, policy=None):
     async def story():
         client = SimpleNamespace(read_deployment=_answer(deployment), read_flow=_answer(FLOW))
         infrastructure = of_cluster(SimpleNamespace(), template=lambda: template)
-        reader = DemandReader(client, "gpu", (), infrastructure, anyio.Lock())
+        reader = DemandReader(client, "gpu", infrastructure)
         return await reader.read(run, "medium", policy or make_policy(), template, NOON)
 
     return anyio.run(story)

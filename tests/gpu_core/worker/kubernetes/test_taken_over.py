@@ -70,7 +70,7 @@ def taken_over(server, ledger, folder, change, forget=False):
 
     async def story():
         def reader():
-            return DemandReader(server, "gpus", (), infrastructure, anyio.Lock())
+            return DemandReader(server, "gpus", infrastructure)
 
         run = await server.read_flow_run(ID)
         demand = await reader().read(run, "medium", POLICY, server.template, NOW)

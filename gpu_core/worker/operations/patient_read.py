@@ -1,0 +1,93 @@
+"""The answer to a question for which a busy server may take long: the new one, or the last one."""
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+_T = TypeVar("_T")
+
+
+class PatientRead(Generic[_T]):
+    """Asks in a task of its own. A caller that has an answer waits only a moment for a new one.
+
+    A quick server is asked for each caller. One that takes longer than callers wait is asked again
+    after it has had as long a pause, as its other clients need it, too; a caller who gets the
+    earlier answer is called when the new one is there.
+
+    Args:
+        ask: Asks. Where it fails, the next `newest` raises its error.
+        tasks: Where it is asked.
+        answered: Called when an answer has come for which nothing waits any more.
+        patience_s: How long a caller waits that could have an earlier answer, 0 or more.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], Awaitable[_T]],
+        tasks: TaskGroup,
+        answered: Callable[[], None],
+        patience_s: float,
+    ) -> None:
+        self._ask = ask
+        self._tasks = tasks
+        self._answered = answered
+        self._patience_s = patience_s
+        self._is_over: anyio.Event | None = None
+        """Set when what is being asked is answered; None: nothing is."""
+        self._has_begun = False
+        self._is_asked_again = False
+        self._is_unseen = False
+        self._waiting = 0
+        self._answers: list[_T] = []
+        self._errors: list[Exception] = []
+        self._pause_until_s = float("-inf")
+
+    async def newest(self) -> _T:
+        """The answer to what is asked now; where that takes long, the one before."""
+        if self._is_over is None and not self._is_unseen:
+            self._start()
+        # What this caller looks for may have come too late for an answer that is under way.
+        self._is_asked_again |= self._has_begun
+        if self._is_over is not None:
+            await self._wait(self._is_over)
+        self._is_unseen = False
+        if self._errors:
+            raise self._errors.pop()
+        return self._answers[-1]
+
+    async def _wait(self, is_over: anyio.Event) -> None:
+        self._waiting += 1
+        try:
+            with anyio.move_on_after(self._patience_s if self._answers else None):
+                await is_over.wait()
+        finally:
+            self._waiting -= 1
+
+    def _start(self) -> None:
+        self._is_over = anyio.Event()
+        self._tasks.start_soon(self._answer, self._is_over)
+
+    async def _answer(self, is_over: anyio.Event) -> None:
+        await anyio.sleep_until(self._pause_until_s)
+        began_s = anyio.current_time()
+        self._has_begun = True
+        try:
+            answer = await self._ask()
+        except Exception as error:
+            self._errors = [error]
+        else:
+            self._answers, self._errors = [answer], []
+            took_s = anyio.current_time() - began_s
+            if took_s > self._patience_s:
+                self._pause_until_s = anyio.current_time() + took_s
+        finally:
+            self._is_over, self._has_begun = None, False
+            is_over.set()
+        if self._is_asked_again:
+            self._is_asked_again = False
+            self._start()
+        if not self._waiting:
+            self._is_unseen = True
+            self._answered()

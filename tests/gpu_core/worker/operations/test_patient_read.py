@@ -1,0 +1,158 @@
+"""Who asks a slow server gets the last answer soon, and the new one as soon as it is there."""
+
+import anyio
+import pytest
+
+from gpu_core.worker.operations.patient_read import PatientRead
+
+
+class Server:
+    """Answers with how often it was asked, when its test lets it."""
+
+    def __init__(self):
+        self.asked = 0
+        self.may_answer = anyio.Event()
+        self.error = None
+
+    async def ask(self):
+        self.asked += 1
+        asked = self.asked
+        await self.may_answer.wait()
+        if self.error is not None:
+            raise self.error
+        return asked
+
+    def hold_back(self):
+        self.may_answer = anyio.Event()
+
+
+async def until(condition):
+    """Let the other tasks run until this holds: one that pauses is not at its end."""
+    with anyio.fail_after(600):
+        while not condition():
+            await anyio.lowlevel.checkpoint()
+
+
+@pytest.fixture
+def told():
+    """How often a late answer was announced."""
+    return []
+
+
+def run(story, told, patience_s=0.0):
+    async def main():
+        async with anyio.create_task_group() as tasks:
+            server = Server()
+            read = PatientRead(server.ask, tasks, lambda: told.append(server.asked), patience_s)
+            await story(server, read)
+            tasks.cancel_scope.cancel()
+
+    anyio.run(main)
+
+
+def test_the_first_caller_waits_however_long_it_takes(told):
+    async def story(server, read):
+        got = []
+
+        async def call():
+            got.append(await read.newest())
+
+        async with anyio.create_task_group() as callers:
+            callers.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
+            assert got == []
+            server.may_answer.set()
+        assert got == [1]
+        assert told == []
+
+    run(story, told)
+
+
+def test_a_quick_server_is_asked_for_each_caller(told):
+    async def story(server, read):
+        server.may_answer.set()
+        assert [await read.newest() for _ in range(3)] == [1, 2, 3]
+        assert told == []
+
+    run(story, told, patience_s=600)
+
+
+def test_a_slow_one_is_answered_with_the_last_answer_and_its_own_is_announced_once(told):
+    async def story(server, read):
+        server.may_answer.set()
+        assert await read.newest() == 1
+        server.hold_back()
+        assert await read.newest() == 1
+        await until(lambda: server.asked == 2)
+        assert told == []
+        server.may_answer.set()
+        await until(lambda: told)
+        assert told == [2]
+        assert await read.newest() == 2, "who was called gets what it was called for"
+        await anyio.wait_all_tasks_blocked()
+        assert server.asked == 2, "and does not ask again, or it would never end"
+
+    run(story, told)
+
+
+def test_who_asks_while_an_answer_is_under_way_gets_one_that_began_later_too(told):
+    async def story(server, read):
+        server.may_answer.set()
+        assert await read.newest() == 1
+        server.hold_back()
+        assert await read.newest() == 1
+        await until(lambda: server.asked == 2)
+        assert await read.newest() == 1
+        server.may_answer.set()
+        await until(lambda: server.asked == 3 and len(told) == 2)
+        assert await read.newest() == 3
+
+    run(story, told)
+
+
+def test_a_failure_is_raised_once_and_the_next_caller_asks_again(told):
+    async def story(server, read):
+        server.may_answer.set()
+        assert await read.newest() == 1
+        server.hold_back()
+        server.error = OSError("no server")
+        assert await read.newest() == 1
+        await until(lambda: server.asked == 2)
+        server.may_answer.set()
+        await until(lambda: told)
+        assert told == [2], "also a failure: nothing is decided on an answer of long ago"
+        with pytest.raises(OSError, match="no server"):
+            await read.newest()
+        server.error = None
+        while await read.newest() == 1:
+            await anyio.lowlevel.checkpoint()
+        assert server.asked == 3
+
+    run(story, told)
+
+
+def test_a_slow_server_has_as_long_a_pause_as_it_was_busy(told, monkeypatch):
+    async def story(server, read):
+        now = [100.0]
+        slept_until = []
+
+        async def sleep_until(deadline_s):
+            slept_until.append(deadline_s)
+            now[0] = max(now[0], deadline_s)
+
+        monkeypatch.setattr(anyio, "current_time", lambda: now[0])
+        monkeypatch.setattr(anyio, "sleep_until", sleep_until)
+        server.may_answer.set()
+        await read.newest()
+        server.hold_back()
+        await read.newest()
+        await anyio.wait_all_tasks_blocked()
+        now[0] += 7
+        server.may_answer.set()
+        await anyio.wait_all_tasks_blocked()
+        assert await read.newest() == 2
+        await read.newest()
+        await anyio.wait_all_tasks_blocked()
+        assert (server.asked, slept_until[-1]) == (3, 114.0)
+
+    run(story, told)

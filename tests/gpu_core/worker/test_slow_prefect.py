@@ -1,0 +1,126 @@
+"""Cycles go on with what a slow Prefect server said last, and no run starts twice."""
+
+from dataclasses import replace
+
+import anyio
+import pytest
+from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
+from prefect.states import Cancelling, Completed
+
+import gpu_core.worker.attempts.terminator as terminator
+import gpu_core.worker.pending.queue_reader as queue_reader
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.testing.builders.workloads import make_node
+from tests.support.pool import FakePrefect, OnePool, run_id
+
+
+@pytest.fixture(autouse=True)
+def no_server():
+    """What is logged for a run's page would start one."""
+    with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
+        yield
+
+
+def with_pool(tmp_path, prefect, nodes, story):
+    async def main(ledger):
+        pool = OnePool(tmp_path, ledger, prefect, nodes)
+        async with pool.scheduling():
+            return await story(pool)
+
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        return anyio.run(main, ledger)
+
+
+async def until(condition):
+    """Let the other tasks run until this holds."""
+    with anyio.fail_after(600):
+        while not condition():
+            await anyio.lowlevel.checkpoint()
+
+
+def test_runs_that_end_at_once_start_once_each_on_readings_that_are_behind(tmp_path, monkeypatch):
+    """A reading of the queue from before a run's start and end still has the run in it."""
+    monkeypatch.setattr(queue_reader, "_PATIENCE_S", 0)
+    prefect, runs = FakePrefect(), [run_id(number) for number in range(6)]
+    for number in range(6):
+        prefect.submit(number, {})
+
+    async def story(pool):
+        started, cycles = [], 0
+        while len(started) < len(runs) or pool.scheduler._attempts.holding():
+            cycles += 1
+            for run in await pool.cycle():
+                started.append(run)
+                assert started.count(run) == 1
+                running = pool.scheduler._attempts.of_run(str(run))
+                await prefect.set_flow_run_state(run, Completed())
+                pool.infrastructure.ended.add(running.attempt.attempt_id)
+                pool.scheduler.settler.find_ended(set())
+                await until(lambda: not pool.scheduler._attempts.holding())
+        for _ in range(5):
+            assert await pool.cycle() == set()
+        return started
+
+    started = with_pool(tmp_path, prefect, [make_node("n1", gpus=1)], story)
+    assert sorted(started) == runs
+
+
+def test_a_run_that_is_refused_is_refused_once_on_readings_that_are_behind(tmp_path, monkeypatch):
+    prefect = FakePrefect()
+    prefect.submit(1, {"gpu_count": -1})
+    written = []
+    write = prefect.set_flow_run_state
+
+    async def counted(flow_run_id, state, **options):
+        written.append(state.name)
+        return await write(flow_run_id, state, **options)
+
+    async def story(pool):
+        await pool.scheduler._queue.newest()
+        monkeypatch.setattr(prefect, "set_flow_run_state", counted)
+        monkeypatch.setattr(pool.scheduler._queue._reads, "_patience_s", 0)
+        for _ in range(4):
+            await pool.cycle()
+
+    with_pool(tmp_path, prefect, [make_node("n1")], story)
+    assert written == ["Failed"]
+
+
+@pytest.mark.parametrize("others", [0, 250])
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["cancelled", "deleted"])
+def test_what_a_person_cancels_or_deletes_is_found_among_many(
+    tmp_path, monkeypatch, others, is_deleted
+):
+    """While nothing is cancelled the runs are counted, which costs the server little."""
+    monkeypatch.setattr(terminator, "_CANCEL_POLL_S", 0.0)
+    prefect = FakePrefect()
+    for number in range(others + 1):
+        prefect.submit(number, {})
+    read = []
+    read_flow_runs = prefect.read_flow_runs
+
+    async def counted(**options):
+        found = await read_flow_runs(**options)
+        read.extend(found)
+        return found
+
+    async def story(pool):
+        await pool.cycle()
+        running = pool.scheduler._attempts.of_run(str(run_id(0)))
+        for each in pool.scheduler._attempts:
+            each.attempt = replace(each.attempt, started_at=each.attempt.admitted_at)
+        monkeypatch.setattr(prefect, "read_flow_runs", counted)
+        await pool.scheduler.terminator.stop_cancelled(running.attempt.admitted_at)
+        assert read == []
+        if is_deleted:
+            del prefect.runs[run_id(0)]
+        else:
+            await prefect.set_flow_run_state(run_id(0), Cancelling())
+        await pool.scheduler.terminator.stop_cancelled(running.attempt.admitted_at)
+        ending = [each for each in pool.scheduler._attempts if each.drain_reason is not None]
+        assert ending == [running]
+        assert running.drain_reason is EndReason.CANCELLED
+        assert is_deleted or [run.id for run in read] == [run_id(0)]
+
+    with_pool(tmp_path, prefect, [make_node("n1", gpus=others + 1)], story)

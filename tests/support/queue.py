@@ -1,0 +1,32 @@
+"""A reader of the queue of a Prefect server that is a value in memory."""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from gpu_core.worker.attempts.run_faults import RunFaults
+from gpu_core.worker.pending.queue_reader import QueueReader
+
+
+@asynccontextmanager
+async def queue_reader(
+    server: Any,
+    turn: anyio.Lock | None = None,
+    held: Callable[[], Iterable[str]] = tuple,
+    wake: Callable[[], None] = lambda: None,
+) -> AsyncIterator[QueueReader]:
+    """Reads all queues of the pool `gpus` of this server."""
+    async with anyio.create_task_group() as tasks:
+        yield QueueReader(
+            client=server,
+            pool="gpus",
+            queues=(),
+            turn=turn or anyio.Lock(),
+            faults=RunFaults(),
+            held=held,
+            tasks=tasks,
+            wake=wake,
+        )
+        tasks.cancel_scope.cancel()
