@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient
@@ -69,6 +69,14 @@ class PendingRuns:
     """When the next run that is not due yet will be."""
 
 
+class _Asked(NamedTuple):
+    """The job variables of a run, and what they were made of apart from the template."""
+
+    sources: tuple[object, ...]
+    variables: Mapping[str, object]
+    request: GpuRequest
+
+
 class DemandReader:
     """Reads the runs of one pool.
 
@@ -93,6 +101,8 @@ class DemandReader:
         self._queue_names: dict[UUID, str] = {}
         self._flow_names: dict[UUID, str] = {}
         self._deployments: dict[UUID, tuple[datetime, DeploymentResponse | None]] = {}
+        self._known: dict[UUID, _Asked] = {}
+        self._template: Mapping[str, Any] = {}
 
     async def pending(
         self,
@@ -127,6 +137,8 @@ class DemandReader:
         for kept in () if watch is None else watch.kept_back(responses.keys()):
             if str(kept.flow_run.id) not in outdated:
                 demands.append(await self._read_kept_back(kept, policy, template, now))
+        there = {response.flow_run.id for response in responses.values()}
+        self._known = {key: asked for key, asked in self._known.items() if key in there}
         starts = [r.flow_run.next_scheduled_start_time for r in later]
         return PendingRuns(
             responses=responses,
@@ -188,11 +200,7 @@ class DemandReader:
             InvalidInput: Its job variables cannot be used.
         """
         deployment = await self._deployment(flow_run.deployment_id, now)
-        variables = begun_with
-        if variables is None:
-            variables = _merged_variables(template, deployment, flow_run)
-        others = _not_ours(template) | self._infrastructure.variable_names
-        request = parse_request(variables, others)
+        variables, request = self._asked(template, deployment, flow_run, begun_with)
         flow_name = await self._flow_name(flow_run.flow_id)
         name = None if deployment is None else f"{flow_name}/{deployment.name}"
         workload = workload_from_request(
@@ -224,6 +232,39 @@ class DemandReader:
             source=deployment,
             variables=variables,
         )
+
+    def _asked(
+        self,
+        template: Mapping[str, Any],
+        deployment: DeploymentResponse | None,
+        flow_run: FlowRun,
+        begun_with: Mapping[str, object] | None,
+    ) -> tuple[Mapping[str, object], GpuRequest]:
+        """Its job variables, merged and parsed; of runs that wait for long they hardly change.
+
+        Raises:
+            InvalidInput: They cannot be used.
+        """
+        if begun_with is not None:
+            return begun_with, parse_request(begun_with, self._not_ours(template))
+        if template is not self._template:
+            if template != self._template:
+                self._known.clear()
+            self._template = template
+        sources = _of_deployment(deployment), flow_run.job_variables
+        known = self._known.get(flow_run.id)
+        if known is not None and known.sources == sources:
+            return known.variables, known.request
+        variables = _merged_variables(template, deployment, flow_run)
+        request = parse_request(variables, self._not_ours(template))
+        self._known[flow_run.id] = _Asked(sources, variables, request)
+        return variables, request
+
+    def _not_ours(self, template: Mapping[str, Any]) -> frozenset[str]:
+        """Variables that Prefect's machinery or the platform team's template reads, not we."""
+        properties = template.get("variables", {}).get("properties", {})
+        others = {*properties, *BaseVariables.model_fields} - GpuRequest.model_fields.keys()
+        return frozenset(others | self._infrastructure.variable_names)
 
     async def variables(
         self, flow_run: FlowRun, template: Mapping[str, Any], now: datetime
@@ -269,17 +310,15 @@ def _merged_variables(
     Raises:
         InvalidInput: `env` is no environment.
     """
-    of_deployment = (deployment.job_variables if deployment is not None else None) or {}
+    of_deployment = _of_deployment(deployment)
     of_run = flow_run.job_variables or {}
     merged = {**variable_defaults(template), **of_deployment, **of_run}
     env = env_of_run(template, of_deployment, of_run)
     return merged if env is None else {**merged, "env": env}
 
 
-def _not_ours(template: Mapping[str, Any]) -> frozenset[str]:
-    """Variables that Prefect's machinery or the platform team's template reads, not we."""
-    properties = template.get("variables", {}).get("properties", {})
-    return frozenset({*properties, *BaseVariables.model_fields} - GpuRequest.model_fields.keys())
+def _of_deployment(deployment: DeploymentResponse | None) -> dict[str, Any]:
+    return (deployment.job_variables if deployment is not None else None) or {}
 
 
 def _submitted_at(flow_run: FlowRun, now: datetime) -> datetime:

@@ -20,6 +20,9 @@ from gpu_core.worker.kubernetes.jobs.attempt_request import has_head
 from gpu_core.worker.kubernetes.jobs.operator_jobs import OperatorJobs
 from gpu_core.worker.kubernetes.jobs.run_references import RunReferences
 
+# Of so many waiting runs it is known what they ask of their pods; the others are parsed each time.
+_REMEMBERED = 20_000
+
 
 class PodSizes:
     """Sizes the pods of runs, for the plan and for their creation.
@@ -42,6 +45,8 @@ class PodSizes:
         self._custom_jobs = custom_jobs
         self._inventory = inventory
         self._template = template
+        self._known: dict[str, tuple[Mapping[str, object], PodRequest]] = {}
+        self._known_for: Mapping[str, Any] = {}
 
     def fitted(
         self,
@@ -58,7 +63,7 @@ class PodSizes:
         into its Job what its team is not permitted.
         """
         request = commands.with_container_command(
-            parse_pod_request(variables, variable_defaults(self._template())),
+            self._asked(workload.workload_id, variables),
             flow_name,
             has_deployment=has_deployment,
         )
@@ -82,6 +87,21 @@ class PodSizes:
             cpu_milli, memory_mib = further.pod_total(cpu_milli, memory_mib)
         shape = shape._replace(cpu_milli=cpu_milli, memory_mib=memory_mib)
         return replace(workload, shape=shape)
+
+    def _asked(self, workload_id: str, variables: Mapping[str, object]) -> PodRequest:
+        """What a run with these variables asks of its pods, parsed once while they are the same."""
+        template = self._template()
+        if template is not self._known_for:
+            if template != self._known_for:
+                self._known.clear()
+            self._known_for = template
+        known_variables, request = self._known.get(workload_id, (None, None))
+        if request is None or known_variables is not variables:
+            request = parse_pod_request(variables, variable_defaults(template))
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[workload_id] = variables, request
+        return request
 
     def container_shape(
         self, running: AttemptState, request: PodRequest, policy: KubernetesPolicy

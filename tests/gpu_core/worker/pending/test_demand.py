@@ -1,12 +1,14 @@
 """What the runs of a pool's queue want."""
 
-from datetime import UTC, datetime
+import copy
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from uuid import UUID
 
 import anyio
 import pytest
-from prefect.client.schemas.objects import Flow
+from prefect.client.schemas.objects import Flow, FlowRun
+from prefect.client.schemas.responses import DeploymentResponse
 
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import Policy
@@ -117,3 +119,48 @@ def test_a_run_beyond_its_teams_permission_is_held_and_the_others_are_not():
     assert holds == [None, None, Reason.NOT_PERMITTED]
     queue = pending(Mixed())
     assert [demand.workload.hold for demand in queue.demands] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("change", "is_same"),
+    [
+        pytest.param(None, True, id="nothing"),
+        pytest.param("run", False, id="the run's variables"),
+        pytest.param("deployment", False, id="its deployment's"),
+        pytest.param("template", False, id="the template's default"),
+    ],
+)
+def test_job_variables_are_parsed_again_only_where_something_of_them_has_changed(change, is_same):
+    run = FlowRun(flow_id=FLOW, deployment_id=UUID(int=5), job_variables={"gpu_count": 2})
+    variables = {"team": "vision"}
+    template = {"variables": {"properties": {"project": {"default": "a"}}}}
+    anything = SimpleNamespace(variable_names=frozenset(), fitted=lambda each, *_, **__: each)
+
+    class Deployed(Server):
+        async def read_deployment(self, deployment_id):
+            return DeploymentResponse(
+                id=deployment_id, name="d", flow_id=FLOW, job_variables=dict(variables)
+            )
+
+    async def story():
+        reader = DemandReader(Deployed(), "gpus", anything)
+        first = await reader.read(run, "medium", Policy(version=1), template, NOON)
+        then, again = copy.deepcopy(template), run
+        if change == "run":
+            again = run.model_copy(update={"job_variables": {"gpu_count": 3}})
+        elif change == "deployment":
+            variables["team"] = "nlp"
+        elif change == "template":
+            then["variables"]["properties"]["project"]["default"] = "b"
+        later = NOON + timedelta(minutes=1)  # the deployment is read again
+        return first, await reader.read(again, "medium", Policy(version=1), then, later)
+
+    first, second = anyio.run(story)
+    assert (first.variables is second.variables) == is_same
+    assert (first.request is second.request) == is_same
+    asked = (second.request.gpu_count, second.request.team, second.request.project)
+    assert asked == (
+        3 if change == "run" else 2,
+        "nlp" if change == "deployment" else "vision",
+        "b" if change == "template" else "a",
+    )
