@@ -1,6 +1,8 @@
 """Text and JSON files that a person names: what is said when they cannot be read."""
 
+import gzip
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ def is_file(path: Path) -> bool:
 
 
 def read_text_file(path: Path, what: str) -> str:
-    """What does this file say?
+    """What does this file say? One whose name ends in `.gz` is unpacked.
 
     Args:
         what: What it is, for the errors, such as `trace`.
@@ -37,9 +39,21 @@ def read_text_file(path: Path, what: str) -> str:
             raise InvalidInput(
                 str(path), f"is too large for a {what}", allowed=f"up to {MOST_BYTES:,} bytes"
             )
+        if path.suffix == ".gz":
+            return _unpacked(path, what)
         return path.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise unreadable(path, error, what) from None
+
+
+def _unpacked(path: Path, what: str) -> str:
+    with gzip.open(path) as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise InvalidInput(
+            str(path), f"is too large for a {what}", allowed=f"up to {MOST_BYTES:,} bytes unpacked"
+        )
+    return content.decode("utf-8-sig")
 
 
 def read_json_file(path: Path, what: str) -> Any:

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from fractions import Fraction
@@ -28,7 +28,21 @@ _HOURS: Mapping[str, Fraction] = (
     | dict.fromkeys(("minutes", "minute"), Fraction(1, 60))
     | dict.fromkeys(("seconds", "second", "secs"), Fraction(1, 3600))
 )
-_TRANSFER = re.compile(r"data ?transfer|bandwidth|-(in|out)-bytes|egress|ingress", re.IGNORECASE)
+_TRANSFER = re.compile(
+    r"data ?transfer|bandwidth|-(in|out)-bytes|egress|ingress|\bip charge", re.IGNORECASE
+)
+# Ids of machines: of AWS, Google and Azure, which names a scale set and not the machine in it.
+_MACHINE = re.compile(
+    r"^i-[0-9a-f]+$|/instances/[^/]+$|:instance/[^/]+$|/virtualmachines/|/virtualmachinescalesets/",
+    re.IGNORECASE,
+)
+# What else has an id like a name and is computing by the hour, such as a cluster's control plane,
+# is written as an ARN, or as a path of Google that names its kind.
+_NO_MACHINE = re.compile(r"^(arn:|//[a-z]+\.googleapis\.com/)", re.IGNORECASE)
+# Google has a line for a machine's GPUs, such as "Nvidia Tesla A100 GPU", apart from its cores.
+_GPUS = re.compile(r"\bgpus?\b", re.IGNORECASE)
+# AWS bills surcharges on an instance, such as `EBSOptimized:p3.2xlarge`, by the hour as well.
+_AWS_TIME = re.compile(r"(box|spot|host|dedicated|heavy)usage", re.IGNORECASE)
 
 
 class LineKind(StrEnum):
@@ -63,7 +77,10 @@ class BillLine:
     """The machine that it names, as `instance_key` has it."""
     period: Window
     hours: Fraction
-    """Hours of the machine; 0 where the line is for something else."""
+    """Hours that the line has of the machine; 0 where it is for something else, or for a surcharge
+    or a part of the machine by another unit."""
+    gpu_hours: Fraction
+    """Where the line is for the machine's GPUs alone: their hours, each GPU's by itself."""
     billed_micro_usd: Fraction
     """What the invoice has."""
     effective_micro_usd: Fraction
@@ -140,18 +157,27 @@ def _line(number: int, row: Mapping[str, str | None]) -> BillLine:
         raise InvalidInput("ChargePeriodEnd", "is before its start")
     kind, period = _kind(row, billed), Window(start, end)
     is_time = kind is LineKind.INSTANCE_TIME
-    is_covered = row.get("CommitmentDiscountStatus") == "Used" and bool(row.get("ContractedCost"))
-    resource = row.get("ResourceId")
+    resource, hours = row.get("ResourceId"), _hours(row, period)
+    is_gpus = _GPUS.search(_words(row)) is not None and not row.get("x_UsageType")
     return BillLine(
         number=number,
         kind=kind,
         instance=instance_key(resource) if resource else None,
         period=period,
-        hours=_hours(row, period) if is_time else Fraction(0),
+        hours=hours if is_time and not is_gpus else Fraction(0),
+        gpu_hours=hours if is_time and is_gpus else Fraction(0),
         billed_micro_usd=billed,
         effective_micro_usd=effective,
-        before_commitment_micro_usd=_money(row, "ContractedCost") if is_covered else billed,
+        before_commitment_micro_usd=_before_commitment(row, billed),
     )
+
+
+def _before_commitment(row: Mapping[str, str | None], billed: Fraction) -> Fraction:
+    """What a line that a commitment covers would be without it; providers leave some costs at 0."""
+    if row.get("CommitmentDiscountStatus") != "Used":
+        return billed
+    given = (_money(row, name) for name in ("ContractedCost", "ListCost") if row.get(name))
+    return next((cost for cost in given if cost > 0), billed)
 
 
 def _kind(row: Mapping[str, str | None], billed: Fraction) -> LineKind:
@@ -166,11 +192,23 @@ def _kind(row: Mapping[str, str | None], billed: Fraction) -> LineKind:
     # Usage below zero is money that comes back, whether the line says so or not.
     if category == "Adjustment" or row.get("ChargeClass") == "Correction" or billed < 0:
         return LineKind.CORRECTION
-    words = " ".join(row.get(n) or "" for n in ("SkuMeter", "x_UsageType", "ChargeDescription"))
-    if row.get("ServiceCategory") == "Networking" or _TRANSFER.search(words):
+    if row.get("ServiceCategory") == "Networking" or _TRANSFER.search(_words(row)):
         return LineKind.DATA_TRANSFER
-    is_machine = row.get("ServiceCategory") == "Compute" and bool(row.get("ResourceId"))
-    return LineKind.INSTANCE_TIME if is_machine and _unit(row) else LineKind.OTHER_SERVICE
+    if row.get("ServiceCategory") == "Compute" and _is_machine(row):
+        return LineKind.INSTANCE_TIME
+    return LineKind.OTHER_SERVICE
+
+
+def _is_machine(row: Mapping[str, str | None]) -> bool:
+    """Is this computing for a machine? Google bills its cores and memory apart, by other units."""
+    resource = (row.get("ResourceId") or "").strip()
+    if _MACHINE.search(resource):
+        return True
+    return bool(resource) and not _NO_MACHINE.search(resource) and _unit(row) is not None
+
+
+def _words(row: Mapping[str, str | None]) -> str:
+    return " ".join(row.get(n) or "" for n in ("SkuMeter", "x_UsageType", "ChargeDescription"))
 
 
 def _unit(row: Mapping[str, str | None]) -> Fraction | None:
@@ -179,13 +217,20 @@ def _unit(row: Mapping[str, str | None]) -> Fraction | None:
 
 
 def _hours(row: Mapping[str, str | None], period: Window) -> Fraction:
-    quantity = row.get("ConsumedQuantity") or row.get("PricingQuantity")
+    usage_type = row.get("x_UsageType")
+    if usage_type and not _AWS_TIME.search(usage_type):
+        return Fraction(0)
     unit = _unit(row)
-    if quantity and unit is not None:
-        name = "ConsumedQuantity" if row.get("ConsumedQuantity") else "PricingQuantity"
-        return _number(row, name) * unit
+    name = "ConsumedQuantity" if row.get("ConsumedQuantity") else "PricingQuantity"
+    if row.get(name):
+        return Fraction(0) if unit is None else _number(row, name) * unit
+    return Fraction(0) if unit is None else hours_of(period)
+
+
+def hours_of(period: Window) -> Fraction:
+    """How long is this period?"""
     length = period.end - period.start
-    return Fraction(length.days * 86_400 + length.seconds, 3600)
+    return Fraction(length // timedelta(microseconds=1), 3_600_000_000)
 
 
 def _money(row: Mapping[str, str | None], name: str) -> Fraction:
@@ -205,7 +250,8 @@ def _number(row: Mapping[str, str | None], name: str) -> Fraction:
 
 def _moment(row: Mapping[str, str | None], name: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(row.get(name) or "")
+        # BigQuery writes UTC out.
+        moment = datetime.fromisoformat((row.get(name) or "").strip().replace(" UTC", "Z"))
     except ValueError:
         raise InvalidInput(name, "is not a time", got=row.get(name)) from None
     if moment.tzinfo is None:

@@ -5,13 +5,19 @@ or for another time, what commitments took off, and all that is no machine of ou
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
 
-from gpu_core.decisions.costs.bill_lines import BillLine, LineKind, LineProblem, instance_key
+from gpu_core.decisions.costs.bill_lines import (
+    BillLine,
+    LineKind,
+    LineProblem,
+    hours_of,
+    instance_key,
+)
 from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
 from gpu_core.decisions.costs.idle import counted_in
 from gpu_core.decisions.costs.usage import Exact
@@ -79,7 +85,8 @@ class MachineBill:
         committed = self.billed_micro_usd - self.before_commitment_micro_usd
         if self.micro_usd is None or not self.hours:
             return {Step.COMMITTED: committed, Step.UNPRICED: self.before_commitment_micro_usd}
-        at_our_price = self.micro_usd / self.hours * self.billed_hours
+        # Lines by other units than time say nothing about it.
+        at_our_price = self.micro_usd / self.hours * (self.billed_hours or self.hours)
         return {
             Step.PRICE: self.before_commitment_micro_usd - at_our_price,
             Step.TIME: at_our_price - self.micro_usd,
@@ -125,10 +132,11 @@ def reconcile(
         now: Machines that are there are counted up to here.
     """
     window = window_of(lines)
+    named = {line.instance for line in lines if line.kind is LineKind.INSTANCE_TIME}
     ours: dict[str, list[CapacityInterval]] = defaultdict(list)
     for interval in intervals:
         if interval.instance_id:
-            ours[instance_key(interval.instance_id)].append(interval)
+            ours[billed_key(instance_key(interval.instance_id), named)].append(interval)
     billed: dict[str, list[BillLine]] = defaultdict(list)
     where: dict[int, Step | None] = {}
     steps: dict[Step, Fraction] = defaultdict(Fraction)
@@ -168,6 +176,34 @@ def window_of(lines: Sequence[BillLine]) -> Window | None:
     return Window(min(period.start for period in of_time), max(period.end for period in of_time))
 
 
+def billed_key(key: str, named: Collection[str | None]) -> str:
+    """Under which id does the bill have this machine? Azure bills a scale set as one resource.
+
+    >>> billed_key("/subscriptions/1/x/s/virtualmachines/0", {"/subscriptions/1/x/s"})
+    '/subscriptions/1/x/s'
+    """
+    scale_set = key.rpartition("/virtualmachines/")[0]
+    return scale_set if key not in named and scale_set in named else key
+
+
+def _billed_hours(lines: Sequence[BillLine], machines: int, gpus: int) -> Fraction:
+    """For how long was it billed? Its cores, memory and GPUs may each have a line for one hour."""
+    by_period: dict[Window, list[BillLine]] = defaultdict(list)
+    for line in lines:
+        by_period[line.period].append(line)
+    billed = Fraction(0)
+    for period, of_period in by_period.items():
+        gpu_hours = sum((line.gpu_hours for line in of_period), Fraction(0))
+        hours = sum((line.hours for line in of_period), Fraction(0))
+        if gpu_hours and gpus:
+            billed += gpu_hours / gpus
+        elif len(of_period) > 1 and period.start < period.end:
+            billed += min(hours, hours_of(period) * machines)
+        else:
+            billed += hours
+    return billed
+
+
 def _machine(
     key: str,
     intervals: Sequence[CapacityInterval],
@@ -190,7 +226,11 @@ def _machine(
         nodes=tuple(dict.fromkeys(interval.node for interval in intervals)),
         hours=hours,
         micro_usd=None if is_unpriced else micro_usd,
-        billed_hours=sum((line.hours for line in lines), Fraction(0)),
+        billed_hours=_billed_hours(
+            lines,
+            machines=len({interval.instance_id for interval in intervals}),
+            gpus=max(interval.gpus for interval in intervals),
+        ),
         billed_micro_usd=sum((line.billed_micro_usd for line in lines), Fraction(0)),
         effective_micro_usd=sum((line.effective_micro_usd for line in lines), Fraction(0)),
         before_commitment_micro_usd=sum(

@@ -14,7 +14,7 @@ from fractions import Fraction
 from gpu_core.decisions.costs.bill_lines import instance_key
 from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
 from gpu_core.decisions.costs.idle import counted_in, held_on
-from gpu_core.decisions.costs.reconciliation import MachineBill, Reconciliation
+from gpu_core.decisions.costs.reconciliation import MachineBill, Reconciliation, billed_key
 from gpu_core.decisions.costs.usage import Exact, apportioned
 from gpu_core.decisions.costs.usage_cost import RunCost, Window
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
@@ -133,7 +133,7 @@ def _counted(
 ) -> _Counted:
     found: dict[tuple[str, str], list[tuple[str, Window]]] = defaultdict(list)
     for interval in intervals:
-        instance = instance_key(interval.instance_id or "")
+        instance = billed_key(instance_key(interval.instance_id or ""), rates)
         counted = counted_in(interval, window, now)
         if counted is not None and instance in rates:
             found[interval.host, interval.node].append((instance, counted))

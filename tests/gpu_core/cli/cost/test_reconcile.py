@@ -1,6 +1,7 @@
 """`prefect-gpu cost reconcile`, run as people run it, over a ledger and a bill on the disk."""
 
 import csv
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -43,14 +44,15 @@ def written(path: Path, rows: list[Row]) -> Path:
         frame["BilledCost"] = frame["BilledCost"].astype(float)
         frame.to_parquet(path)
         return path
-    with path.open("w", newline="", encoding="utf-8") as file:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "wt", newline="", encoding="utf-8-sig") as file:
         writer = csv.DictWriter(file, list(line()))
         writer.writeheader()
         writer.writerows(rows)
     return path
 
 
-@pytest.mark.parametrize("name", ["bill.csv", "bill.parquet"])
+@pytest.mark.parametrize("name", ["bill.csv", "bill.csv.gz", "bill.parquet"])
 def test_a_bill_is_explained_to_the_cent(
     ledger_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -67,6 +69,23 @@ def test_a_bill_is_explained_to_the_cent(
     assert document["billed_micro_usd"] == 23_500_000
     assert [each["step"] for each in document["lines"]] == [None, "tax", "other_nodes"]
     assert err == "line 4 is the same line again; not counted\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(gzip.compress(b"BilledCost\n" * 99)[:-9], id="cut off"),
+        pytest.param(b"BilledCost,ChargeCategory", id="not packed"),
+        pytest.param(gzip.compress(b"\xff\xfe"), id="no UTF-8"),
+    ],
+)
+def test_a_packed_bill_that_cannot_be_read_is_refused(
+    ledger_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    path = tmp_path / "bill.csv.gz"
+    path.write_bytes(content)
+    assert main(["cost", "reconcile", str(path), "--ledger", ledger_path]) == 2
+    assert "bill.csv.gz cannot be read" in capsys.readouterr().err
 
 
 def test_the_table_leads_from_the_ledger_to_the_bill(

@@ -1,6 +1,6 @@
 """Generated bills whose truth is known: every dollar is where it belongs, and steps add up."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
 
@@ -27,7 +27,8 @@ def line(**fields: str | None) -> Row:
         "ChargePeriodStart": "2026-03-04T12:00:00Z", "ChargePeriodEnd": "2026-03-04T13:00:00Z",
         "CommitmentDiscountId": None, "CommitmentDiscountStatus": None, "ConsumedQuantity": "1",
         "ConsumedUnit": "Hrs", "ContractedCost": "16.0", "EffectiveCost": "16.0",
-        "ResourceId": "i-1", "ServiceCategory": "Compute", "x_UsageType": "BoxUsage:p4d.24xlarge",
+        "ListCost": None, "ResourceId": "i-1", "ServiceCategory": "Compute", "SkuMeter": None,
+        "x_UsageType": "BoxUsage:p4d.24xlarge",
     }  # fmt: skip
     return ordinary | fields
 
@@ -71,6 +72,33 @@ OURS = make_interval(instance_id="aws:///us-east-1a/i-1", since=at(0), until=at(
             {"ChargeClass": "Correction", "BilledCost": "-1.0"}, Step.CORRECTION, id="correction"
         ),
         pytest.param({"BilledCost": "-1.0"}, Step.CORRECTION, id="usage below zero"),
+        pytest.param(
+            {"ConsumedUnit": "vCPU-Hours", "x_UsageType": "CPUCredits:t3"}, None,
+            id="a surcharge on a machine of ours",
+        ),
+        pytest.param(
+            {"ResourceId": "arn:aws:eks:us-east-1:1:cluster/i-1", "x_UsageType": "AmazonEKS-Hours"},
+            Step.OTHER_SERVICE, id="a control plane, whose name is that of a machine of ours",
+        ),
+        pytest.param(
+            {"ResourceId": "//compute.googleapis.com/projects/p/zones/z/disks/i-1",
+             "ConsumedUnit": "gibibyte hour", "x_UsageType": None},
+            Step.OTHER_SERVICE, id="a disk whose name is that of a machine of ours",
+        ),
+        pytest.param(
+            {"ResourceId": "//compute.googleapis.com/projects/p/zones/z/instances/i-1",
+             "ConsumedUnit": "byte-seconds", "x_UsageType": None},
+            None, id="the memory of a machine of ours",
+        ),
+        pytest.param(
+            {"ChargeDescription": "External IP Charge on a Standard VM", "ConsumedUnit": "hour"},
+            Step.DATA_TRANSFER, id="its address",
+        ),
+        pytest.param(
+            {"ChargePeriodStart": "2026-03-04 12:00:00 UTC",
+             "ChargePeriodEnd": "2026-03-04 13:00:00 UTC"},
+            None, id="moments as BigQuery writes them",
+        ),
     ],
 )  # fmt: skip
 def test_what_a_line_is_for(fields: dict[str, str | None], want: Step | None) -> None:
@@ -93,6 +121,15 @@ def test_what_a_line_is_for(fields: dict[str, str | None], want: Step | None) ->
             [line(), line(BilledCost="3.0", ChargeCategory="Tax")], {Step.TAX: 3}, id="taxes"
         ),
         pytest.param(
+            [line(BilledCost="0.0", CommitmentDiscountStatus="Used", ContractedCost="0",
+                  EffectiveCost="10.0", ListCost="16.0")],
+            {Step.COMMITTED: -16}, id="covered by a commitment, with its list price only",
+        ),
+        pytest.param(
+            [line(), line(BilledCost="0.5", x_UsageType="EBSOptimized:p4d.24xlarge")],
+            {Step.PRICE: Fraction(1, 2)}, id="a surcharge by the hour is no second hour",
+        ),
+        pytest.param(
             [line(ResourceId="i-2", BilledCost="5.0")],
             {Step.NOT_BILLED: -16, Step.OTHER_NODES: 5}, id="another machine than ours",
         ),
@@ -101,6 +138,76 @@ def test_what_a_line_is_for(fields: dict[str, str | None], want: Step | None) ->
 def test_steps_from_the_ledger_to_the_bill(rows: list[Row], want: dict[Step, int]) -> None:
     found = reconciled(rows, OURS)
     assert found.steps == {step: usd * 1_000_000 for step, usd in want.items()}
+
+
+_SCALE_SET = "/subscriptions/1/resourceGroups/g/x/virtualMachineScaleSets/aks-gpu-1-vmss"
+
+
+@pytest.mark.parametrize("hours", [1, 2])
+def test_machines_of_a_scale_set_are_billed_as_one_resource(hours: int) -> None:
+    """So Azure bills the nodes of AKS, while each node names its own machine."""
+    ours = [
+        make_interval(
+            f"interval-{number}",
+            instance_id=f"azure://{_SCALE_SET}/virtualMachines/{number}",
+            since=at(0),
+            until=at(hours),
+        )
+        for number in range(3)
+    ]
+    row = line(
+        ResourceId=_SCALE_SET.lower(),
+        BilledCost=str(3 * 16 * hours + 1),
+        ConsumedQuantity=str(3 * hours),
+        ChargePeriodStart="2026-03-04T00:00:00Z",
+        ChargePeriodEnd="2026-03-05T00:00:00Z",
+        x_UsageType=None,
+    )
+    found = reconciled([row], *ours)
+    assert found.lines == {2: None}
+    assert found.steps == {Step.PRICE: 1_000_000}
+    (machine,) = found.machines
+    assert (machine.hours, machine.billed_hours) == (3 * hours, 3 * hours)
+
+
+def google(meter: str, quantity: float, unit: str, cost: str) -> Row:
+    """A line for one part of a machine in an hour."""
+    return line(
+        BilledCost=cost,
+        ConsumedQuantity=str(quantity),
+        ConsumedUnit=unit,
+        SkuMeter=meter,
+        ChargeDescription=f"{meter} running in Iowa",
+        ResourceId="//compute.googleapis.com/projects/p/zones/z/instances/i-1",
+        x_UsageType=None,
+    )
+
+
+@pytest.mark.parametrize("minutes", [60, 30, 3])
+def test_cores_memory_and_gpus_of_one_machine_are_billed_in_a_line_each(minutes: int) -> None:
+    ours = replace(OURS, until=at(0) + timedelta(minutes=minutes))
+    seconds = 60 * minutes
+    rows = [
+        google("A2 Instance Core", 96 * seconds, "seconds", "6.0"),
+        google("A2 Instance Ram", 680 * 2**30 * seconds, "byte-seconds", "2.0"),
+        google("Nvidia Tesla A100 GPU", 8 * seconds, "seconds", "9.0"),
+    ]
+    found = reconciled(rows, ours)
+    assert found.lines == {2: None, 3: None, 4: None}
+    assert found.machines[0].billed_hours == Fraction(minutes, 60)
+    dearer = Fraction(17_000_000) - Fraction(16_000_000 * minutes, 60)
+    assert found.steps == {Step.PRICE: dearer}
+
+
+def test_cores_alone_are_at_most_the_time_of_their_line() -> None:
+    """How many of them the machine has is not known."""
+    rows = [google("N1 Core", 96 * 3600, "seconds", "14.0"), google("N1 Ram", 1, "hour", "2.0")]
+    assert reconciled(rows, OURS).machines[0].billed_hours == 1
+
+
+def test_a_bill_without_hours_of_a_machine_says_nothing_about_time() -> None:
+    found = reconciled([line(BilledCost="17.0", ConsumedUnit="byte-seconds")], OURS)
+    assert found.steps == {Step.PRICE: 1_000_000}
 
 
 def test_a_machine_without_a_price_is_a_step_of_its_own() -> None:

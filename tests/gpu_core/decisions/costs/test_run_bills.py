@@ -44,6 +44,28 @@ def bills(
     return attempt_bills(reconcile(lines, problems, machines, NOW), machines, records, NOW)
 
 
+def test_runs_on_a_scale_set_are_billed_at_its_average() -> None:
+    """Azure bills all machines of a scale set as one resource."""
+    scale_set = "/subscriptions/1/x/virtualMachineScaleSets/s"
+    machines = [
+        make_interval(
+            f"i-{number}",
+            node=f"node-{number}",
+            instance_id=f"azure://{scale_set}/virtualMachines/{number}",
+            since=at(0),
+            until=at(1),
+        )
+        for number in (1, 2)
+    ]
+    row = line(
+        ResourceId=scale_set, ConsumedQuantity="2", BilledCost="40.0", EffectiveCost="40.0",
+        ChargePeriodStart="2026-03-04T00:00:00Z", ChargePeriodEnd="2026-03-05T00:00:00Z",
+        x_UsageType=None,
+    )  # fmt: skip
+    (part,) = bills([row], [made("run-1", gpus=2)], *machines)
+    assert (part.charged_micro_usd, part.billed_micro_usd) == (4_000_000, 5_000_000)
+
+
 @pytest.mark.parametrize(
     ("rows", "want_billed_usd"),
     [
