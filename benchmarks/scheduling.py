@@ -19,8 +19,8 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-from gpu_core.cli.simulate.arguments import SimulateOptions
 from gpu_core.cli.simulate.command import Replayed, replay
+from gpu_core.cli.simulate.options import SimulateOptions
 
 _DAY_S = 86_400
 _OCTOBER_S = 31 * _DAY_S

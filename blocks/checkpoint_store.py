@@ -3,7 +3,7 @@
 from prefect.blocks.core import Block
 from pydantic import Field, HttpUrl
 
-from gpu_core.adapters.checkpoints import store as checkpoint_store
+from gpu_core.adapters.checkpoints import open_store, store
 
 
 class CheckpointStore(Block):
@@ -31,10 +31,10 @@ class CheckpointStore(Block):
         examples=["s3://bucket/checkpoints"],
     )
 
-    def open(self) -> checkpoint_store.CheckpointStore:
+    def open(self) -> store.CheckpointStore:
         """Open the store.
 
         Raises:
             InvalidInput: The address cannot be used.
         """
-        return checkpoint_store.open_store(self.uri)
+        return open_store.open_store(self.uri)

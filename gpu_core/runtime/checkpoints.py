@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from gpu_core.adapters.checkpoints.open_store import open_store
 from gpu_core.adapters.checkpoints.run_checkpoints import RunCheckpoints
-from gpu_core.adapters.checkpoints.store import CheckpointStore, open_store
+from gpu_core.adapters.checkpoints.store import CheckpointStore
 from gpu_core.adapters.files.run_files import (
     CheckpointReport,
     Notice,

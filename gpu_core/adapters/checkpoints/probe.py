@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
+from gpu_core.adapters.checkpoints.open_store import open_store
 from gpu_core.adapters.checkpoints.store import (
     CheckpointStore,
     LocalStore,
     StoreUnreachable,
-    open_store,
     store_error,
 )
 from gpu_core.decisions.checkpoints.free_space import needed_bytes

@@ -1,48 +1,10 @@
-"""The options of `prefect-gpu doctor`."""
+"""The arguments of `prefect-gpu doctor`."""
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-from cyclopts import Parameter
-
-from gpu_core.cli.shared.options import AsJson, flag
+from gpu_core.cli.doctor.options import DoctorOptions
 from gpu_core.cli.shared.prefect_settings import load_prefect
 from gpu_core.cli.shared.secret_options import secret, secret_file, secret_option
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorOptions:
-    """What is checked."""
-
-    pool: Annotated[
-        str | None, Parameter(help="The work pool's name. Default: gpu, or the only GPU pool.")
-    ] = None
-    worker_type: Annotated[
-        Literal["gpu-process", "gpu-kubernetes"] | None,
-        Parameter(name="--type", help="The expected type of the pool. Default: its type."),
-    ] = None
-    policy_path: Annotated[
-        Path | None,
-        Parameter(
-            name="--policy",
-            help="The worker's policy file. Default: PREFECT_INTEGRATIONS_GPU_POLICY_PATH, "
-            "deployments/policy.yaml, else built-in values.",
-        ),
-    ] = None
-    service_account: Annotated[
-        str | None,
-        Parameter(
-            help="gpu-kubernetes: the worker's ServiceAccount as NAMESPACE/NAME, whose rights are "
-            "checked. Default: your own rights."
-        ),
-    ] = None
-    with_details: Annotated[
-        bool, flag("Print what each check has read, too.", name="--verbose")
-    ] = False
-    as_json: AsJson = False
-
 
 _DEFAULTS = DoctorOptions()
 

@@ -19,8 +19,8 @@ from prefect.client.orchestration import PrefectClient
 
 from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger.inspection import inspect_claim
-from gpu_core.cli.doctor.arguments import DoctorOptions
 from gpu_core.cli.doctor.cluster import ClusterQuestion, examine_cluster
+from gpu_core.cli.doctor.options import DoctorOptions
 from gpu_core.cli.doctor.output import as_json, as_text, redacted
 from gpu_core.cli.doctor.prefect_checks import examine_prefect
 from gpu_core.cli.doctor.prefect_facts import PrefectFacts, default_of, read_prefect_facts

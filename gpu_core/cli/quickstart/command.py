@@ -82,8 +82,8 @@ def _story(console: Console, services: Services, folder: Path, *, keep: bool) ->
         prefect, mlflow = _start_servers(services, folder, addresses)
         # Prefect reads its settings when it is first imported, so that it is imported after them.
         from gpu_core.cli.quickstart.demo import tell
-        from gpu_core.cli.setup.arguments import SetupOptions
         from gpu_core.cli.setup.command import setup
+        from gpu_core.cli.setup.options import SetupOptions
 
         services.wait_until_up(prefect, f"{addresses.prefect}/api/health", _UP_S)
         console.print(f"  Prefect   {addresses.prefect}")

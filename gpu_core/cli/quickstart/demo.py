@@ -21,7 +21,7 @@ from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.text import Text
 
-from gpu_core.adapters.checkpoints.store import open_store
+from gpu_core.adapters.checkpoints.open_store import open_store
 from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.prefect.artifacts import find_artifact

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from gpu_core.adapters.checkpoints.store import open_store
+from gpu_core.adapters.checkpoints.open_store import open_store
 from gpu_core.adapters.ledger.engine import parse_url
-from gpu_core.cli.setup.arguments import SetupOptions
+from gpu_core.cli.setup.options import SetupOptions
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import refuse
 from gpu_core.decisions.model.redaction import secrets_in

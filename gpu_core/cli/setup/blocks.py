@@ -10,7 +10,7 @@ from prefect.client.schemas.objects import BlockDocument
 from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.prefect.pool_blocks import read_block
-from gpu_core.cli.setup.arguments import SetupOptions
+from gpu_core.cli.setup.options import SetupOptions
 from gpu_core.cli.setup.session import Session, SetupError, say
 from gpu_core.decisions.checks.prefect.pool_blocks import (
     CHECKPOINT_BLOCK,

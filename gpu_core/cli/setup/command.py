@@ -17,8 +17,8 @@ from gpu_core.cli.project.checks import (
 )
 from gpu_core.cli.project.file import ProjectFile, is_template, read_project_file
 from gpu_core.cli.setup.addresses import with_checked_addresses
-from gpu_core.cli.setup.arguments import SetupOptions
 from gpu_core.cli.setup.blocks import have_blocks
+from gpu_core.cli.setup.options import SetupOptions
 from gpu_core.cli.setup.packaged import have_packaged_deployments
 from gpu_core.cli.setup.pool import (
     check_defaults,

@@ -10,7 +10,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.types.names import BANNED_CHARACTERS
 
 from gpu_core.cli.project.file import is_template
-from gpu_core.cli.setup.arguments import SetupOptions
+from gpu_core.cli.setup.options import SetupOptions
 from gpu_core.cli.setup.session import Session, say
 from gpu_core.decisions.kubernetes.variables.prefect_fields import without_fields_not_offered
 from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request

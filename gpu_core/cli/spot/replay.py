@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gpu_core.adapters.traces.spot import read_spot_trace
-from gpu_core.cli.spot.arguments import SpotReplayOptions
+from gpu_core.cli.spot.options import SpotReplayOptions
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR
 from gpu_core.decisions.policy.capacity import StrategyName

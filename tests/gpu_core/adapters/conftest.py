@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.adapters.checkpoints.store import CheckpointStore, open_store
+from gpu_core.adapters.checkpoints.open_store import open_store
+from gpu_core.adapters.checkpoints.store import CheckpointStore
 from gpu_core.testing.memory_store import MemoryStore
 from tests.support.s3_server import S3Server
 

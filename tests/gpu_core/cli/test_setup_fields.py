@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from gpu_core.cli.setup.addresses import with_checked_addresses
-from gpu_core.cli.setup.arguments import SetupOptions
 from gpu_core.cli.setup.blocks import mlflow_fields
 from gpu_core.cli.setup.command import setup
+from gpu_core.cli.setup.options import SetupOptions
 from gpu_core.decisions.model.errors import InvalidInput
 
 IN_CLEAR = {"tracking_uri": "http://ada:secret@mlflow"}

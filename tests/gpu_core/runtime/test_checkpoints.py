@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from gpu_core.adapters.checkpoints.open_store import open_store
 from gpu_core.adapters.checkpoints.run_checkpoints import RunCheckpoints, StaleAttempt
-from gpu_core.adapters.checkpoints.store import open_store
 from gpu_core.adapters.files.run_files import (
     CheckpointReport,
     Notice,

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from gpu_core.adapters.checkpoints.open_store import open_store
 from gpu_core.adapters.checkpoints.run_checkpoints import RunCheckpoints
-from gpu_core.adapters.checkpoints.store import LocalStore, NotEnoughSpace, open_store
+from gpu_core.adapters.checkpoints.store import LocalStore, NotEnoughSpace
 from gpu_core.decisions.checkpoints.manifest import describe, encode
 from gpu_core.decisions.checkpoints.object_names import CheckpointId
 from gpu_core.decisions.checkpoints.payload import Payload

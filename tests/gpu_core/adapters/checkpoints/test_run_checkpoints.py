@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from gpu_core.adapters.checkpoints.open_store import open_store
 from gpu_core.adapters.checkpoints.run_checkpoints import (
     MissingShards,
     RanksDiffer,
@@ -27,7 +28,6 @@ from gpu_core.adapters.checkpoints.store import (
     LocalStore,
     StoreMisconfigured,
     StoreUnreachable,
-    open_store,
     store_error,
 )
 from gpu_core.decisions.checkpoints.payload import Payload

@@ -10,12 +10,8 @@ from typing import ClassVar
 import boto3
 import pytest
 
-from gpu_core.adapters.checkpoints.store import (
-    AlreadyCommitted,
-    CheckpointStore,
-    LocalStore,
-    open_store,
-)
+from gpu_core.adapters.checkpoints.open_store import open_store
+from gpu_core.adapters.checkpoints.store import AlreadyCommitted, CheckpointStore, LocalStore
 from gpu_core.adapters.files.atomic_file import replace_file
 from gpu_core.decisions.checkpoints.payload import Payload
 from gpu_core.decisions.model.errors import InvalidInput

@@ -1,0 +1,83 @@
+"""The options of `prefect-gpu simulate`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from gpu_core.cli.shared.options import AsJson, duration, whole_number
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulateOptions:
+    """What is replayed, and how."""
+
+    nodes: Annotated[
+        str,
+        Parameter(
+            help="80x8: 80 nodes of 8 GPUs; 16x8+64x8:spot: some of them spot; count:640: GPUs "
+            "that may spread; or OpenB's node list."
+        ),
+    ]
+    workload: Annotated[
+        str,
+        Parameter(
+            help="The file of jobs; ledger: its file or address; kueue: a generator, baseline or "
+            "large."
+        ),
+    ]
+    format: Annotated[
+        Literal["philly", "muri", "openb", "jsonl", "kueue", "ledger"],
+        Parameter(help="The workload's format."),
+    ]
+    policies: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--policy",
+            help="A policy file, or fifo, greedy, easy, conservative, sjf, sjf-easy, fair, "
+            "priority, srtf, srsf, las, mlfq; may be repeated.",
+        ),
+    ]
+    order: Annotated[
+        Path | None,
+        Parameter(
+            help="openb: submit the pods in this file's order, let all stay, and print how much of "
+            "the GPUs each policy's placement strategy allocates; --policy fragmentation-aware too."
+        ),
+    ] = None
+    events: Annotated[
+        Path | None,
+        Parameter(help="JSON lines: failures, interruptions and recoveries of nodes."),
+    ] = None
+    checkpoint_interval_s: Annotated[
+        int | None,
+        duration(
+            "checkpoint-interval",
+            "Work between two checkpoints of jobs that state none. Default: no work is lost.",
+        ),
+    ] = None
+    checkpoint_stall_s: Annotated[
+        int, duration("checkpoint-cost", "What each of these takes. Default: 0s.")
+    ] = 0
+    run_times: Annotated[
+        Literal["none", "true", "noisy", "stated", "learned"],
+        Parameter(help="What the scheduler knows of run times."),
+    ] = "none"
+    seed: Annotated[int, whole_number("The seed of noisy run times.")] = 1
+    restart_s: Annotated[
+        int,
+        duration("restart-cost", "The time that each attempt after the first loses. Default: 0s."),
+    ] = 0
+    tick_s: Annotated[int | None, duration("tick", "Plan at least this often while jobs wait.")] = (
+        None
+    )
+    horizon_s: Annotated[
+        int | None,
+        duration("horizon", "The time over which utilisation counts. Default: to the end."),
+    ] = None
+    entitlements: Annotated[
+        Path | None, Parameter(help="CSV with vc,node num: the weights for the share error.")
+    ] = None
+    as_json: AsJson = False
