@@ -188,7 +188,7 @@ class GpuScheduler:
             wake,
         )
         tasks.start_soon(self._outages.watch)
-        self._running_poll = RunningPoll(client)
+        self._running_poll = RunningPoll(client, tasks, wake)
         self.settler = Settler(
             client=client,
             ledger=ledger,

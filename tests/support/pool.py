@@ -181,8 +181,10 @@ class OnePool:
         policy: Policy | None = None,
         name: str = "gpus",
         hidden: Callable[[str], str] = str,
+        patience_s: float = 600.0,
     ) -> None:
         self.hidden = hidden
+        self._patience_s = patience_s
         self.name = name
         self.prefect = prefect
         self.ledger = ledger
@@ -209,6 +211,10 @@ class OnePool:
                 starts=StartsFirst(),
                 hidden=self.hidden,
             )
+            # A busy machine takes longer than a cycle would wait.
+            self.scheduler._queue._reads._patience_s = self._patience_s
+            self.scheduler.terminator._states._patience_s = self._patience_s
+            self.scheduler._running_poll._reads._patience_s = self._patience_s
             await self.scheduler.recover(TEMPLATE)
             yield self
             tasks.cancel_scope.cancel()

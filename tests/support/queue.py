@@ -16,10 +16,11 @@ async def queue_reader(
     turn: anyio.Lock | None = None,
     held: Callable[[], Iterable[str]] = tuple,
     wake: Callable[[], None] = lambda: None,
+    patience_s: float = 600.0,
 ) -> AsyncIterator[QueueReader]:
-    """Reads all queues of the pool `gpus` of this server."""
+    """Reads all queues of the pool `gpus` of this server; waits for it, however busy it is."""
     async with anyio.create_task_group() as tasks:
-        yield QueueReader(
+        reader = QueueReader(
             client=server,
             pool="gpus",
             queues=(),
@@ -29,4 +30,6 @@ async def queue_reader(
             tasks=tasks,
             wake=wake,
         )
+        reader._reads._patience_s = patience_s
+        yield reader
         tasks.cancel_scope.cancel()

@@ -1,9 +1,10 @@
 """Polls Prefect for started attempts that are Running: until then they are not preempted."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 import anyio
+from anyio.abc import TaskGroup
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, StateType
 
@@ -11,6 +12,7 @@ from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.operations.patient_read import PATIENCE_S, PatientRead
 from gpu_core.worker.operations.throttle import Throttle
 
 # Starts are many at times, and Prefect's server has to serve them all.
@@ -24,31 +26,40 @@ class RunningPoll:
 
     Args:
         client: Prefect's.
+        tasks: Where Prefect is asked.
+        wake: Called when it has answered late.
     """
 
-    def __init__(self, client: PrefectClient) -> None:
+    def __init__(self, client: PrefectClient, tasks: TaskGroup, wake: Callable[[], None]) -> None:
         self._client = client
         self._polls = Throttle(_POLL_S)
+        self._started: dict[str, AttemptState] = {}
+        self._reads = PatientRead(self._begun, tasks, wake, PATIENCE_S)
 
     async def poll(self, attempts: Iterable[AttemptState], now: datetime) -> None:
         """Note which of these have started, at most once a second.
 
         A worker that was restarted learns it from Prefect, too.
         """
-        by_run = {
+        self._started = {
             running.attempt.flow_run_id: running
             for running in attempts
             if running.phase is AttemptPhase.STARTED
         }
-        if not by_run or not self._polls.allows(anyio.current_time()):
+        if not self._started:
             return
-        begun = await read_flow_runs_by_id(self._client, by_run, not_in_states=_NOT_BEGUN)
-        for flow_run_id, run in begun.items():
-            running = by_run[flow_run_id]
+        if not self._reads.has_news and not self._polls.allows(anyio.current_time()):
+            return
+        for running, run in await self._reads.newest():
             # It may have ended, or been asked to stop, while Prefect answered.
             if running.phase is AttemptPhase.STARTED:
                 began_at = _began_at(run, running.attempt.admitted_at, now)
                 running.move_to(AttemptPhase.RUNNING, began_at)
+
+    async def _begun(self) -> list[tuple[AttemptState, FlowRun]]:
+        started = self._started
+        begun = await read_flow_runs_by_id(self._client, started, not_in_states=_NOT_BEGUN)
+        return [(started[flow_run_id], run) for flow_run_id, run in begun.items()]
 
     def next_poll_at(
         self, attempts: Iterable[AttemptState], pending: Iterable[Workload], now: datetime

@@ -2,7 +2,7 @@
 work."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -31,6 +31,7 @@ from gpu_core.worker.attempts.run_log import run_fields, run_log
 from gpu_core.worker.attempts.settler import Settler
 from gpu_core.worker.attempts.state import AttemptState, StartFailure, StartFailureKind
 from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.operations.patient_read import PATIENCE_S, PatientRead
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import Throttle
 from gpu_core.worker.watch.decision_log import DecisionLog
@@ -87,6 +88,7 @@ class Terminator:
         self._settler = settler
         self._hidden = hidden
         self._cancel_polls = Throttle(_CANCEL_POLL_S)
+        self._states = PatientRead(self._out_of_course, tasks, wake, PATIENCE_S)
 
     async def preempt(
         self, running: AttemptState, preemptor: Workload, policy: Policy, now: datetime
@@ -170,33 +172,39 @@ class Terminator:
 
     async def stop_cancelled(self, now: datetime) -> None:
         """Stop what people cancelled or deleted, and what outlives its run for long."""
-        started = {
+        if not self._started():
+            return
+        if not self._states.has_news and not self._cancel_polls.allows(anyio.current_time()):
+            return
+        for running, run in await self._states.newest():
+            # Another attempt of the run may have begun since.
+            if self._attempts.of_run(running.flow_run_id) is running:
+                with self._attempts.faults.of_run(running, "ended", now):
+                    await self._stop_if_cancelled(running, run, now)
+
+    def _started(self) -> dict[str, AttemptState]:
+        return {
             running.flow_run_id: running
             for running in self._attempts
             if running.attempt.started_at and is_flow_run_id(running.flow_run_id)
         }
-        if not started or not self._cancel_polls.allows(anyio.current_time()):
-            return
-        for flow_run_id, run in (await self._out_of_course(started)).items():
-            running = started[flow_run_id]
-            with self._attempts.faults.of_run(running, "ended", now):
-                await self._stop_if_cancelled(running, run, now)
 
-    async def _out_of_course(self, started: Collection[str]) -> dict[str, FlowRun | None]:
-        """Which of these runs do not wait, start or run by Prefect's state? None: it was deleted.
+    async def _out_of_course(self) -> list[tuple[AttemptState, FlowRun | None]]:
+        """Whose runs do not wait, start or run by Prefect's state? None: the run was deleted.
 
         Nearly all do, and the server, which serves all workers, takes long to write each one down.
         """
+        started = self._started()
         in_course = await count_flow_runs_by_id(self._client, started, in_states=_IN_COURSE)
         if in_course == len(started):
-            return {}
+            return []
         runs = await read_flow_runs_by_id(self._client, started, not_in_states=_IN_COURSE)
         found: dict[str, FlowRun | None] = dict(runs)
         # One that ended between the two is in both. What was deleted meanwhile is found next time.
         if in_course + len(found) < len(started):
             there = await read_flow_runs_by_id(self._client, started)
-            found.update(dict.fromkeys(set(started) - there.keys()))
-        return found
+            found.update(dict.fromkeys(started.keys() - there.keys()))
+        return [(started[flow_run_id], run) for flow_run_id, run in found.items()]
 
     async def _stop_if_cancelled(
         self, running: AttemptState, run: FlowRun | None, now: datetime

@@ -8,6 +8,9 @@ from anyio.abc import TaskGroup
 
 _T = TypeVar("_T")
 
+PATIENCE_S = 0.25
+"""How long a cycle, which should take less than a second, waits for what it can do without."""
+
 
 class PatientRead(Generic[_T]):
     """Asks in a task of its own. A caller that has an answer waits only a moment for a new one.
@@ -43,6 +46,11 @@ class PatientRead(Generic[_T]):
         self._answers: list[_T] = []
         self._errors: list[Exception] = []
         self._pause_until_s = float("-inf")
+
+    @property
+    def has_news(self) -> bool:
+        """Is there an answer that came too late for who had asked?"""
+        return self._is_unseen
 
     async def newest(self) -> _T:
         """The answer to what is asked now; where that takes long, the one before."""

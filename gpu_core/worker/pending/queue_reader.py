@@ -13,14 +13,10 @@ from prefect.client.schemas.responses import WorkerFlowRunResponse
 from gpu_core.adapters.prefect.paging import PAGE
 from gpu_core.adapters.prefect.scheduled_runs import read_scheduled_runs
 from gpu_core.worker.attempts.run_faults import RunFaults
-from gpu_core.worker.operations.patient_read import PatientRead
+from gpu_core.worker.operations.patient_read import PATIENCE_S, PatientRead
 
 # How far ahead to read, so that a run that is due before the next poll starts on time.
 LOOK_AHEAD = timedelta(seconds=30)
-
-# A thousand runs in the queue take a busy server seconds. GPUs that become free meanwhile go to
-# those that were in the queue when it was read last.
-_PATIENCE_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +32,9 @@ class QueueReading:
 
 class QueueReader:
     """Reads the queues of one pool, for a long queue less often than it is asked.
+
+    A thousand runs in the queue take a busy server seconds. GPUs that become free meanwhile go to
+    those that were in the queue when it was read last.
 
     Args:
         client: Prefect's client.
@@ -72,7 +71,7 @@ class QueueReader:
         self._is_one_page = True
         self._last: QueueReading | None = None
         self._under_way: QueueReading | None = None
-        self._reads = PatientRead(self._read, tasks, wake, _PATIENCE_S)
+        self._reads = PatientRead(self._read, tasks, wake, PATIENCE_S)
 
     async def newest(self) -> QueueReading:
         """The runs that are due now or soon, as far as Prefect has answered."""

@@ -1,5 +1,6 @@
 """Cycles go on with what a slow Prefect server said last, and no run starts twice."""
 
+import copy
 from dataclasses import replace
 
 import anyio
@@ -8,7 +9,6 @@ from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 from prefect.states import Cancelling, Completed
 
 import gpu_core.worker.attempts.terminator as terminator
-import gpu_core.worker.pending.queue_reader as queue_reader
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.workloads import make_node
@@ -22,9 +22,9 @@ def no_server():
         yield
 
 
-def with_pool(tmp_path, prefect, nodes, story):
+def with_pool(tmp_path, prefect, nodes, story, patience_s=0.0):
     async def main(ledger):
-        pool = OnePool(tmp_path, ledger, prefect, nodes)
+        pool = OnePool(tmp_path, ledger, prefect, nodes, patience_s=patience_s)
         async with pool.scheduling():
             return await story(pool)
 
@@ -39,9 +39,8 @@ async def until(condition):
             await anyio.lowlevel.checkpoint()
 
 
-def test_runs_that_end_at_once_start_once_each_on_readings_that_are_behind(tmp_path, monkeypatch):
+def test_runs_that_end_at_once_start_once_each_on_readings_that_are_behind(tmp_path):
     """A reading of the queue from before a run's start and end still has the run in it."""
-    monkeypatch.setattr(queue_reader, "_PATIENCE_S", 0)
     prefect, runs = FakePrefect(), [run_id(number) for number in range(6)]
     for number in range(6):
         prefect.submit(number, {})
@@ -79,7 +78,6 @@ def test_a_run_that_is_refused_is_refused_once_on_readings_that_are_behind(tmp_p
     async def story(pool):
         await pool.scheduler._queue.newest()
         monkeypatch.setattr(prefect, "set_flow_run_state", counted)
-        monkeypatch.setattr(pool.scheduler._queue._reads, "_patience_s", 0)
         for _ in range(4):
             await pool.cycle()
 
@@ -123,4 +121,30 @@ def test_what_a_person_cancels_or_deletes_is_found_among_many(
         assert running.drain_reason is EndReason.CANCELLED
         assert is_deleted or [run.id for run in read] == [run_id(0)]
 
-    with_pool(tmp_path, prefect, [make_node("n1", gpus=others + 1)], story)
+    with_pool(tmp_path, prefect, [make_node("n1", gpus=others + 1)], story, patience_s=600)
+
+
+def test_another_attempt_of_a_run_is_not_stopped_for_what_was_read_before_it(tmp_path, monkeypatch):
+    """A person cancels a run, and retries it while Prefect is slow to say so."""
+    monkeypatch.setattr(terminator, "_CANCEL_POLL_S", 0.0)
+    prefect = FakePrefect()
+    prefect.submit(0, {})
+
+    async def story(pool):
+        await pool.cycle()
+        attempts = pool.scheduler._attempts
+        running = attempts.of_run(str(run_id(0)))
+        running.attempt = replace(running.attempt, started_at=running.attempt.admitted_at)
+        await prefect.set_flow_run_state(run_id(0), Cancelling())
+        answer = await pool.scheduler.terminator._out_of_course()
+        earlier = copy.copy(running)
+        for each, is_stopped in ((earlier, False), (running, True)):
+
+            async def newest(each=each):
+                return [(each, answer[0][1])]
+
+            monkeypatch.setattr(pool.scheduler.terminator._states, "newest", newest)
+            await pool.scheduler.terminator.stop_cancelled(running.attempt.admitted_at)
+            assert (running.drain_reason is EndReason.CANCELLED) is is_stopped
+
+    with_pool(tmp_path, prefect, [make_node("n1")], story, patience_s=600)

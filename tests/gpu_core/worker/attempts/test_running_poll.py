@@ -1,5 +1,6 @@
 """Which attempts have started, by Prefect's states of their runs."""
 
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
@@ -55,8 +56,19 @@ class Server:
 
 def polled(attempts, states):
     server = Server(states)
-    anyio.run(RunningPoll(server).poll, attempts, NOW)
+
+    async def poll():
+        async with running_poll(server) as found:
+            await found.poll(attempts, NOW)
+
+    anyio.run(poll)
     return server
+
+
+@asynccontextmanager
+async def running_poll(server):
+    async with anyio.create_task_group() as tasks:
+        yield RunningPoll(server, tasks, lambda: None)
 
 
 def state(kind, ago_s):
@@ -104,12 +116,12 @@ def test_the_server_is_asked_once_a_second_at_most():
     server = Server({})
 
     async def twice():
-        found = RunningPoll(server)
-        await found.poll([running], NOW)
-        await found.poll([running], NOW)
-        assert server.questions == 1
-        found._polls.reset()
-        await found.poll([running], NOW)
+        async with running_poll(server) as found:
+            await found.poll([running], NOW)
+            await found.poll([running], NOW)
+            assert server.questions == 1
+            found._polls.reset()
+            await found.poll([running], NOW)
         assert server.questions == 2
 
     anyio.run(twice)
@@ -127,7 +139,7 @@ def test_the_server_is_asked_once_a_second_at_most():
 def test_the_next_cycle_comes_soon_where_somebody_waits_for_the_start(running, pending, is_soon):
     """Otherwise the end of a start changes nothing."""
     waiting = [make_workload(f"p{number}", priority=p) for number, p in enumerate(pending)]
-    found = RunningPoll(Server({})).next_poll_at([running], waiting, NOW)
+    found = RunningPoll(Server({}), None, None).next_poll_at([running], waiting, NOW)
     assert found == (NOW + timedelta(seconds=1) if is_soon else None)
 
 

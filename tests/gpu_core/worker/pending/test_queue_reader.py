@@ -8,7 +8,6 @@ from uuid import UUID
 import anyio
 import pytest
 
-import gpu_core.worker.pending.queue_reader as queue_reader_module
 from gpu_core.adapters.prefect.paging import PAGE
 from tests.support.queue import queue_reader
 
@@ -72,18 +71,14 @@ async def other_than(last, reader):
     return reading
 
 
-@pytest.fixture
-def impatient(monkeypatch):
-    """A cycle that has an earlier reading waits for no new one."""
-    monkeypatch.setattr(queue_reader_module, "_PATIENCE_S", 0)
-
-
-def test_a_reading_says_nothing_about_runs_that_were_held_when_it_began_or_since(impatient):
+def test_a_reading_says_nothing_about_runs_that_were_held_when_it_began_or_since():
     """Whatever it says of them was so before their attempt: they would start a second time."""
 
     async def story():
         server, held, woken = Server(), set(), []
-        async with queue_reader(server, held=lambda: held, wake=lambda: woken.append(1)) as reader:
+        async with queue_reader(
+            server, held=lambda: held, wake=lambda: woken.append(1), patience_s=0
+        ) as reader:
             first = await reader.newest()
             assert first.outdated == set()
             held.add(IDS[0])
@@ -114,10 +109,10 @@ def test_the_next_reading_says_what_is_so_of_runs_that_are_not_held_any_more():
     assert anyio.run(story) == set()
 
 
-def test_a_reading_that_fails_fails_the_cycle_and_the_last_one_stays_up_to_date(impatient):
+def test_a_reading_that_fails_fails_the_cycle_and_the_last_one_stays_up_to_date():
     async def story():
         server = Server()
-        async with queue_reader(server) as reader:
+        async with queue_reader(server, patience_s=0) as reader:
             first = await reader.newest()
 
             async def fail(*_arguments, **_options):
@@ -183,9 +178,7 @@ def test_a_run_that_waits_is_parsed_again_only_where_prefect_says_something_else
     anyio.run(story)
 
 
-def test_a_long_queue_is_not_asked_for_in_one_page_again_and_a_short_one_is(monkeypatch):
-    monkeypatch.setattr(queue_reader_module, "_PATIENCE_S", 600)  # as if the machine were quick
-
+def test_a_long_queue_is_not_asked_for_in_one_page_again_and_a_short_one_is():
     async def story():
         server = Long(2 * PAGE)
         async with queue_reader(server) as reader:
