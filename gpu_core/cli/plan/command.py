@@ -9,7 +9,13 @@ from gpu_core.adapters.files.catalog_file import load_catalog
 from gpu_core.cli.plan.document import plan_document
 from gpu_core.cli.plan.table import print_plan
 from gpu_core.decisions.catalog.selection import Selection, selected
-from gpu_core.decisions.offerings.constraints import Conditions, Constraints, with_limits
+from gpu_core.decisions.offerings.constraints import (
+    Conditions,
+    Constraints,
+    check_conditions,
+    check_constraints,
+    with_limits,
+)
 from gpu_core.decisions.offerings.observed_throughput import History, shown_by
 from gpu_core.decisions.offerings.rank import choose
 from gpu_core.decisions.requests.requirements.duration import Observed
@@ -52,6 +58,11 @@ def plan(options: PlanOptions, now: datetime) -> int:
     Raises:
         InvalidInput: Something that was asked for cannot be used, or no GPU holds the model.
     """
+    # What is wrong with an option is reported before what is missing of the job.
+    check_constraints(options.constraints, now)
+    check_conditions(options.conditions)
+    catalog = load_catalog(options.catalog_path, options.own_sheets)
+    offerings = selected(catalog, options.selection)
     reading = job_of(options.text, options.stated)
     if reading.job is None:
         if options.as_json:
@@ -64,11 +75,10 @@ def plan(options: PlanOptions, now: datetime) -> int:
         limits = replace(limits, gpu_types=())
     constraints = with_limits(options.constraints, limits, now)
     history = None if options.past is None else _history(options.past, reading.job)
-    catalog = load_catalog(options.catalog_path, options.own_sheets)
     choice = choose(
         reading.job,
         catalog,
-        selected(catalog, options.selection),
+        offerings,
         constraints,
         now,
         conditions=options.conditions,

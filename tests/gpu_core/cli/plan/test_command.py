@@ -264,6 +264,17 @@ def test_a_history_that_cannot_be_used(
             "gpu-type is not in the catalog (got 'a100')",
             id="an unknown GPU type",
         ),
+        pytest.param(
+            ["--gpus", "0"], "gpus is too small (got 0); allowed: 1 or more", id="0 GPUs, no job"
+        ),
+        pytest.param(
+            ["--gpu-type", "a1000"],
+            "gpu-type is not in the catalog (got 'a1000'); allowed: a100-80gb, t4",
+            id="an unknown GPU type, no job",
+        ),
+        pytest.param(
+            ["--storage-gb-per-s", "0"], "storage-gb-per-s is out of range", id="no speed, no job"
+        ),
         pytest.param(["train a 7B model", "--top", "0"], "top is too small", id="no row"),
         pytest.param(
             ["train a 7B model", "--data-at", "here"], "data-at is no place", id="no place"
