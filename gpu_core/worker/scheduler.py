@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpu_core.adapters.ledger import Ledger, LedgerError, is_ledger_outage
 from gpu_core.decisions.attempts.holders_table import HoldersTableEntry, holder_entry
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess
+from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import Policy
@@ -363,18 +364,22 @@ class GpuScheduler:
         await self.terminator.stop_overdue(policy, now)
         for running, used in await self._budgets.overspent(policy, now):
             with self._faults.of_run(running, "ended", now):
-                await self.terminator.stop_spent(running, used, policy, now)
+                why = (
+                    f"{used.reason}; with a higher budget_usd it resumes from its newest "
+                    "checkpoint."
+                )
+                await self.terminator.stop(running, EndReason.BUDGET_SPENT, why, policy, now)
         for running, why in self._budgets.held(policy, self._history.usage(now), now):
             with self._faults.of_run(running, "ended", now):
-                await self.terminator.stop_for_budget(running, why, policy, now)
+                await self.terminator.stop(running, EndReason.BUDGET_HELD, why, policy, now)
         await self.terminator.stop_troubled(policy, now)
         # After that: what hangs on a GPU that has failed is not charged.
         for running, why in await self._idle.idle(policy.idle, now):
             with self._faults.of_run(running, "ended", now):
-                await self.terminator.stop_idle(running, why, policy, now)
+                await self.terminator.stop(running, EndReason.IDLE, why, policy, now)
         for running, why in await self._hangs.hanging(policy.hangs, now):
             with self._faults.of_run(running, "ended", now):
-                await self.terminator.stop_hung(running, why, policy, now)
+                await self.terminator.stop(running, EndReason.HUNG, why, policy, now)
 
     async def _reconcile(self, policy: Policy) -> None:
         await self._faults.one_by_one(
@@ -645,7 +650,8 @@ class GpuScheduler:
 
         for running, decision in await self._changes.due(view, now):
             with self._faults.of_run(running, "moved", now):
-                await self.terminator.change_capacity(running, decision, policy, now)
+                why = f"Moves to other capacity: {decision.reason}."
+                await self.terminator.stop(running, EndReason.PREEMPTED, why, policy, now)
 
     async def _observe(self, policy: Policy) -> tuple[Allocation, ...]:
         """Refresh the nodes and what is held on them, and note which attempts were bound."""

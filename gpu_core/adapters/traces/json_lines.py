@@ -9,38 +9,25 @@ default.
 """
 
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import create_model
 
 from gpu_core.adapters.files.text_file import read_text_file
 from gpu_core.decisions.model.pydantic_errors import first_mistake_refused
 from gpu_core.decisions.model.section import CapacityType, Section
-from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.simulation.trace import TraceJob
 
-
-class _Line(Section):
-    job_id: str
-    submit_s: float
-    duration_s: float
-    gpu_count: int = 1
-    nodes: int = 1
-    gpu_share_milli: int = WHOLE_GPU_MILLI
-    gpu_types: tuple[str, ...] = ()
-    capacity_type: CapacityType | None = None
-    cpu_milli: int = 0
-    memory_mib: int = 0
-    team: str | None = None
-    user: str | None = None
-    deployment: str | None = None
-    priority: int = 0
-    stated_s: float | None = None
-    deadline_s: float | None = None
-    is_preemptible: bool = True
-    checkpoint_interval_s: float | None = None
-    checkpoint_stall_s: float = 0.0
-
+# The fields of `TraceJob` and its defaults; a file states no other capacity type than we know.
+_TYPES = {**get_type_hints(TraceJob), "capacity_type": CapacityType | None}
+_FIELDS: dict[str, Any] = {
+    field.name: (_TYPES[field.name], ... if field.default is MISSING else field.default)
+    for field in fields(TraceJob)
+}
+_Line = create_model("_Line", __base__=Section, **_FIELDS)
 
 LineT = TypeVar("LineT", bound=Section)
 

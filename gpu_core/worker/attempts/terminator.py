@@ -23,8 +23,6 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.units import count, format_duration
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.spot.run_budget import BudgetUse
-from gpu_core.decisions.spot.state import CapacityDecision
 from gpu_core.worker.attempts.draining import deadline, drain
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_log import run_fields, run_log
@@ -94,76 +92,39 @@ class Terminator:
         self, running: AttemptState, preemptor: Workload, policy: Policy, now: datetime
     ) -> None:
         """Take the GPUs of this attempt for a more urgent workload."""
-        await self._stop(
-            running,
-            EndReason.PREEMPTED,
-            grace_s=policy.preemption.grace_period_s,
-            message=f"{preemptor.name!r} is more urgent ({preemptor.priority:,} against "
+        why = (
+            f"{preemptor.name!r} is more urgent ({preemptor.priority:,} against "
             f"{running.workload.priority:,} points) and needs "
-            f"{count(preemptor.shape.total_gpus, 'GPU')}.",
-            now=now,
-            preempted_by=preemptor.workload_id,
+            f"{count(preemptor.shape.total_gpus, 'GPU')}."
+        )
+        await self.stop(
+            running, EndReason.PREEMPTED, why, policy, now, preempted_by=preemptor.workload_id
         )
 
-    async def change_capacity(
-        self, running: AttemptState, decision: CapacityDecision, policy: Policy, now: datetime
+    async def stop(
+        self,
+        running: AttemptState,
+        reason: EndReason,
+        why: str,
+        policy: Policy,
+        now: datetime,
+        *,
+        preempted_by: str | None = None,
     ) -> None:
-        """Stop this attempt so that its run moves to other capacity."""
-        await self._stop(
-            running,
-            EndReason.PREEMPTED,
-            grace_s=policy.preemption.grace_period_s,
-            message=f"Moves to other capacity: {decision.reason}.",
-            now=now,
-        )
+        """Stop this attempt after it has saved, within the policy's grace period.
 
-    async def stop_spent(
-        self, running: AttemptState, used: BudgetUse, policy: Policy, now: datetime
-    ) -> None:
-        """Stop each run that has used up its budget, after it has saved. It does not resume."""
-        await self._stop(
+        Args:
+            reason: Whether the run resumes, fails or waits afterwards (`EndReason`).
+            why: For people; the run's page and the ledger have it.
+            preempted_by: The workload that gets its GPUs.
+        """
+        await self._drain_within(
             running,
-            EndReason.BUDGET_SPENT,
-            grace_s=policy.preemption.grace_period_s,
-            message=f"{used.reason}; with a higher budget_usd it resumes from its newest "
-            "checkpoint.",
-            now=now,
-        )
-
-    async def stop_for_budget(
-        self, running: AttemptState, why: str, policy: Policy, now: datetime
-    ) -> None:
-        """Stop this attempt, after it has saved, until a budget of several runs has room."""
-        await self._stop(
-            running,
-            EndReason.BUDGET_HELD,
+            reason,
             grace_s=policy.preemption.grace_period_s,
             message=why,
             now=now,
-        )
-
-    async def stop_idle(
-        self, running: AttemptState, why: str, policy: Policy, now: datetime
-    ) -> None:
-        """Stop each run that does not use its GPUs, after it has saved. It does not resume."""
-        await self._stop(
-            running,
-            EndReason.IDLE,
-            grace_s=policy.preemption.grace_period_s,
-            message=why,
-            now=now,
-        )
-
-    async def stop_hung(
-        self, running: AttemptState, why: str, policy: Policy, now: datetime
-    ) -> None:
-        """Stop what makes no progress, so that its next attempt resumes elsewhere."""
-        await self._stop(
-            running,
-            EndReason.HUNG,
-            grace_s=policy.preemption.grace_period_s,
-            message=why,
-            now=now,
+            preempted_by=preempted_by,
         )
 
     def poll_cancellations_soon(self) -> None:
@@ -218,7 +179,7 @@ class Terminator:
         if running.drain_reason is EndReason.CANCELLED:
             return
         done = "deleted" if run is None else "cancelled"
-        await self._stop(
+        await self._drain_within(
             running,
             EndReason.CANCELLED,
             grace_s=_CANCEL_GRACE_S,
@@ -235,13 +196,8 @@ class Terminator:
             if (now - running.attempt.admitted_at).total_seconds() <= limit_s:
                 continue
             with self._attempts.faults.of_run(running, "ended", now):
-                await self._stop(
-                    running,
-                    EndReason.TIMED_OUT,
-                    grace_s=policy.preemption.grace_period_s,
-                    message=f"It ran longer than {format_duration(limit_s)}.",
-                    now=now,
-                )
+                why = f"It ran longer than {format_duration(limit_s)}."
+                await self.stop(running, EndReason.TIMED_OUT, why, policy, now)
 
     async def stop_troubled(self, policy: Policy, now: datetime) -> None:
         """Stop what is where it can never work, or can work no longer."""
@@ -256,13 +212,7 @@ class Terminator:
                 if kind is not None:
                     self._settler.end_unstarted(running, StartFailure(kind, trouble.message))
                     continue
-                await self._stop(
-                    running,
-                    trouble.reason,
-                    grace_s=policy.preemption.grace_period_s,
-                    message=trouble.message,
-                    now=now,
-                )
+                await self.stop(running, trouble.reason, trouble.message, policy, now)
 
     def resume_draining(self, attempts: Iterable[AttemptState]) -> None:
         """Drain what another worker had asked to stop."""
@@ -270,7 +220,7 @@ class Terminator:
             if running.phase is AttemptPhase.DRAINING:
                 self._tasks.start_soon(self._drain, running)
 
-    async def _stop(
+    async def _drain_within(
         self,
         running: AttemptState,
         reason: EndReason,

@@ -125,7 +125,7 @@ def test_a_run_that_fails_while_it_waits_is_held_alone(tmp_path, monkeypatch, ow
 
 
 RUNNING = [
-    pytest.param("_stop", "terminator", id="ending it"),
+    pytest.param("stop", "terminator", id="ending it"),
     pytest.param("trouble", "infrastructure", id="asking whether it can go on"),
     pytest.param("lives", "infrastructure", id="asking whether it lives"),
     pytest.param("refresh", "infrastructure", id="asking for its checkpoints"),
@@ -161,7 +161,7 @@ def test_a_run_that_fails_while_it_holds_gpus_keeps_them(tmp_path, monkeypatch, 
     prefect = FakePrefect()
     bounded = {"max_duration": "1s"}
     prefect.submit(1, bounded)
-    prefect.submit(2, {"budget_usd": 100, "team": "bad"} | (bounded if name == "_stop" else {}))
+    prefect.submit(2, {"budget_usd": 100, "team": "bad"} | (bounded if name == "stop" else {}))
 
     async def story(ledger):
         pool = OnePool(tmp_path, ledger, prefect, [make_node(gpus=3)], POLICY)
