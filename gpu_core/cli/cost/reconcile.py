@@ -4,9 +4,10 @@ import csv
 import io
 import json
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +83,14 @@ def _reconciled_runs(
 
 
 def _read(path: Path) -> tuple[Sequence[str], Rows]:
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         return _read_parquet(path)
     reader = csv.DictReader(io.StringIO(read_text_file(path, "bill"), newline=""))
-    return list(reader.fieldnames or ()), reader
+    try:
+        return list(reader.fieldnames or ()), list(reader)
+    except csv.Error as error:
+        place = f"{path}:{reader.line_num}"
+        raise InvalidInput(place, "cannot be read as CSV", got=str(error)) from None
 
 
 def _read_parquet(path: Path) -> tuple[Sequence[str], Rows]:
@@ -180,7 +185,13 @@ def _document(reconciled: Reconciliation) -> dict[str, Any]:
             for number, step in reconciled.lines.items()
         ],
         "problems": [
-            {"line": each.number, "problem": each.problem.name.lower(), "detail": each.detail}
+            {
+                "line": each.number,
+                "problem": each.problem.name.lower(),
+                "detail": each.detail,
+                "billed": None if each.billed is None else float(each.billed),
+                "currency": each.currency,
+            }
             for each in reconciled.problems
         ],
     }
@@ -208,3 +219,16 @@ def _name(problems: Sequence[LineProblem]) -> None:
     for problem, number in rest.items():
         what = problem.value
         print(f"and {count(number, 'more line')}, each of which {what}", file=sys.stderr)
+    if problems:
+        print(f"Not counted: {', '.join(_not_counted(problems))}", file=sys.stderr)
+
+
+def _not_counted(problems: Sequence[LineProblem]) -> list[str]:
+    """What these lines come to, by currency."""
+    sums: dict[str, Fraction] = defaultdict(Fraction)
+    for each in problems:
+        if each.billed is not None:
+            sums[each.currency or "without a currency"] += each.billed
+    unknown = sum(each.billed is None for each in problems)
+    amounts = [f"{float(amount):,.2f} {currency}" for currency, amount in sorted(sums.items())]
+    return [*amounts, *([f"{count(unknown, 'line')} of an unknown amount"] if unknown else [])]

@@ -41,6 +41,11 @@ _MACHINE = re.compile(
 _NO_MACHINE = re.compile(r"^(arn:|//[a-z]+\.googleapis\.com/)", re.IGNORECASE)
 # Google has a line for a machine's GPUs, such as "Nvidia Tesla A100 GPU", apart from its cores.
 _GPUS = re.compile(r"\bgpus?\b", re.IGNORECASE)
+# It also bills the licences of an image by its GPUs: that is a surcharge, and no time of theirs.
+_SURCHARGE = re.compile(r"\blicen[cs]", re.IGNORECASE)
+# Google names a commitment, such as "Commitment v1: Nvidia A100 GPU", in the meter alone.
+_COMMITMENT = re.compile(r"^commitments? ", re.IGNORECASE)
+_DIGITS = re.compile(r"[-+]?[0-9]*\.?[0-9]+(e[-+]?[0-9]+)?|[-+]?[0-9]+\.", re.IGNORECASE)
 # AWS bills surcharges on an instance, such as `EBSOptimized:p3.2xlarge`, by the hour as well.
 _AWS_TIME = re.compile(r"(box|spot|host|dedicated|heavy)usage", re.IGNORECASE)
 
@@ -96,6 +101,9 @@ class LineProblem:
     number: int
     problem: Problem
     detail: str
+    billed: Fraction | None
+    """What the invoice has, in `currency`; None: it cannot be read."""
+    currency: str | None
 
 
 def parse_bill(
@@ -124,16 +132,26 @@ def parse_bill(
         whole = tuple(row.get(column) or None for column in columns)
         seen[whole] += 1
         if seen[whole] > 1:
-            problems.append(LineProblem(number, Problem.DUPLICATE, row.get("ResourceId") or ""))
+            problems.append(_problem(number, row, Problem.DUPLICATE, row.get("ResourceId") or ""))
         elif row.get("BillingCurrency") != CURRENCY:
             currency = row.get("BillingCurrency") or "no currency"
-            problems.append(LineProblem(number, Problem.CURRENCY, currency))
+            problems.append(_problem(number, row, Problem.CURRENCY, currency))
         else:
             try:
                 lines.append(_line(number, row))
             except InvalidInput as error:
-                problems.append(LineProblem(number, Problem.UNREADABLE, error.field))
+                problems.append(_problem(number, row, Problem.UNREADABLE, error.field))
     return lines, problems
+
+
+def _problem(
+    number: int, row: Mapping[str, str | None], problem: Problem, detail: str
+) -> LineProblem:
+    try:
+        billed = _number(row, "BilledCost")
+    except InvalidInput:
+        billed = None
+    return LineProblem(number, problem, detail, billed, row.get("BillingCurrency") or None)
 
 
 def instance_key(identifier: str) -> str:
@@ -158,7 +176,9 @@ def _line(number: int, row: Mapping[str, str | None]) -> BillLine:
     kind, period = _kind(row, billed), Window(start, end)
     is_time = kind is LineKind.INSTANCE_TIME
     resource, hours = row.get("ResourceId"), _hours(row, period)
-    is_gpus = _GPUS.search(_words(row)) is not None and not row.get("x_UsageType")
+    words = _words(row)
+    is_gpus = _GPUS.search(words) is not None and not row.get("x_UsageType")
+    is_time = is_time and not _SURCHARGE.search(words)
     return BillLine(
         number=number,
         kind=kind,
@@ -186,9 +206,10 @@ def _kind(row: Mapping[str, str | None], billed: Fraction) -> LineKind:
         return LineKind.TAX
     if category == "Credit":
         return LineKind.CREDIT
-    has_commitment = bool(row.get("CommitmentDiscountId"))
-    if category == "Purchase" or row.get("CommitmentDiscountStatus") == "Unused":
-        return LineKind.COMMITMENT if has_commitment else LineKind.OTHER_SERVICE
+    if _is_commitment(row):
+        return LineKind.COMMITMENT
+    if category == "Purchase":
+        return LineKind.OTHER_SERVICE
     # Usage below zero is money that comes back, whether the line says so or not.
     if category == "Adjustment" or row.get("ChargeClass") == "Correction" or billed < 0:
         return LineKind.CORRECTION
@@ -197,6 +218,16 @@ def _kind(row: Mapping[str, str | None], billed: Fraction) -> LineKind:
     if row.get("ServiceCategory") == "Compute" and _is_machine(row):
         return LineKind.INSTANCE_TIME
     return LineKind.OTHER_SERVICE
+
+
+def _is_commitment(row: Mapping[str, str | None]) -> bool:
+    """Is this the fee of a commitment or of reserved capacity, or what of one was not used?"""
+    statuses = ("CommitmentDiscountStatus", "CapacityReservationStatus")
+    if any(row.get(name) == "Unused" for name in statuses):
+        return True
+    if row.get("ChargeCategory") == "Purchase":
+        return any(row.get(name) for name in ("CommitmentDiscountId", "CapacityReservationId"))
+    return not row.get("ResourceId") and bool(_COMMITMENT.match(_words(row).lstrip()))
 
 
 def _is_machine(row: Mapping[str, str | None]) -> bool:
@@ -238,8 +269,10 @@ def _money(row: Mapping[str, str | None], name: str) -> Fraction:
 
 
 def _number(row: Mapping[str, str | None], name: str) -> Fraction:
+    text = (row.get(name) or "").strip()
     try:
-        number = Decimal((row.get(name) or "").strip())
+        # Decimal also takes underscores, and digits of all scripts.
+        number = Decimal(text if _DIGITS.fullmatch(text) else "NaN")
     except InvalidOperation:
         number = Decimal("NaN")
     # An exponent beyond is no amount, and takes minutes to write out.

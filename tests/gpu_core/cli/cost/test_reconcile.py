@@ -68,7 +68,23 @@ def test_a_bill_is_explained_to_the_cent(
     }
     assert document["billed_micro_usd"] == 23_500_000
     assert [each["step"] for each in document["lines"]] == [None, "tax", "other_nodes"]
-    assert err == "line 4 is the same line again; not counted\n"
+    assert err == "line 4 is the same line again; not counted\nNot counted: 1.90 USD\n"
+
+
+def test_what_is_not_counted_has_its_amount_by_currency(
+    ledger_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = [
+        line(BillingCurrency="CNY"),
+        line(BilledCost="?"),
+        line(BillingCurrency="CNY", SkuMeter="x"),
+    ]
+    path = written(tmp_path / "bill.csv", [*BILL, *odd])
+    assert main(["cost", "reconcile", str(path), "--ledger", ledger_path, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert err.endswith("Not counted: 32.00 CNY, 1.90 USD, 1 line of an unknown amount\n")
+    found = [(each["billed"], each["currency"]) for each in json.loads(out)["problems"]]
+    assert found == [(1.9, "USD"), (16.0, "CNY"), (None, "USD"), (16.0, "CNY")]
 
 
 @pytest.mark.parametrize(
@@ -104,6 +120,9 @@ def test_the_table_leads_from_the_ledger_to_the_bill(
     [
         pytest.param("", "is no bill in FOCUS", id="an empty file"),
         pytest.param("Cost,Service\n1,EC2\n", "no column BilledCost", id="another export"),
+        pytest.param(
+            f"{','.join(line())}\n{'t' * 140_000}\n", "cannot be read as CSV", id="endless tags"
+        ),
     ],
 )
 def test_a_file_that_is_no_bill_is_refused(
