@@ -1,17 +1,22 @@
 """Report what a month's GPU runs cost once it is over: read the ledger, decide, publish."""
 
-from datetime import UTC, date, datetime
+import os
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
-from prefect import flow, task
+from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 from prefect.utilities.asyncutils import run_coro_as_sync
 
-from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.files.policy_file import policy_or_default
+from gpu_core.adapters.ledger import Ledger, LedgerError
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
+from gpu_core.adapters.ledger.retention import Purge, purge_before
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
+from gpu_core.decisions.attempts.decision_anchor import anchor_key
 from gpu_core.decisions.costs.cost_report import CostReport, cost_report
 from gpu_core.decisions.costs.idle import IdleRule, with_idle
 from gpu_core.decisions.costs.month_report import (
@@ -23,32 +28,73 @@ from gpu_core.decisions.costs.month_report import (
 )
 from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import Provenance
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.units import count
+
+_KEY_VARIABLE = "PREFECT_GPU_ANCHOR_KEY"
 
 
 @flow(name="close-month")
 def close_month(
-    month: date | None = None, with_generated: bool = False, pool: str | None = None
+    month: date | None = None,
+    with_generated: bool = False,
+    pool: str | None = None,
+    policy: Path | None = None,
 ) -> None:
     """Report what the GPU runs of one month cost, by team, project, deployment and capacity.
 
     Each month has an artifact of its own. Running it again for the same month gives the same
-    report.
+    report. Records of the log of decisions that are older, at the end of that month, than the
+    policy keeps them are deleted; anchors stay, signed with the key in `PREFECT_GPU_ANCHOR_KEY`.
 
     Args:
         month: Any UTC day of the month; by default the month before the one that this run was
             scheduled in.
         with_generated: Count generated runs too; the report says so and is published apart.
         pool: The work pool whose ledger is read; by default the one that this run runs in.
+        policy: A policy file where this flow runs, for `retention`; by default nothing is deleted.
 
     Raises:
-        InvalidInput: The month has not started, or the pool has no ledger on this machine.
-        LedgerError: The ledger cannot be read, or is of another version.
+        InvalidInput: The month has not started, the pool has no ledger on this machine, or the
+            policy deletes records and there is no key.
+        LedgerError: The ledger cannot be read, is of another version, or a chain of decisions has
+            a problem, which deleting its beginning would hide.
     """
     now = datetime.now(UTC)
+    in_force = policy_or_default(policy)
+    retention = in_force.retention
+    key = None if retention.decisions_s is None else _anchor_key()
     window, before = month_windows(month or month_before(flow_run.scheduled_start_time), now)
     ledger_url: str = run_coro_as_sync(pool_ledger_url(pool, flow_run.id))
     with open_to_read(ledger_url) as ledger:
         publish_month(read_month(ledger, window, before, with_generated, now))
+        if retention.decisions_s is not None and key is not None and window.end <= now:
+            oldest = window.end - timedelta(seconds=retention.decisions_s)
+            log_purge(purge_before(ledger, oldest, key, now), oldest)
+
+
+def _anchor_key() -> bytes:
+    text = os.environ.get(_KEY_VARIABLE)
+    if not text:
+        raise InvalidInput(
+            _KEY_VARIABLE,
+            "is not set: the policy deletes old decisions, and what stays is signed",
+            remedy="give this deployment the key in its environment, from a Kubernetes Secret",
+        )
+    return anchor_key(text)
+
+
+def log_purge(purge: Purge, oldest: datetime) -> None:
+    """Say in the run's log what was deleted.
+
+    Raises:
+        LedgerError: A chain has a problem; nothing was deleted.
+    """
+    if purge.problems:
+        found = "; ".join(f"{check.writer}: {check.problem}" for check in purge.problems)
+        raise LedgerError(f"no decision was deleted, as a purge would hide this: {found}")
+    records = count(sum(purge.deleted.values()), "record")
+    get_run_logger().info("%s of decisions before %s deleted", records, f"{oldest:%Y-%m-%d}")
 
 
 def read_month(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
+from gpu_core.adapters.ledger.retention import purge_before
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.cli.shared.exit_codes import DONE, NO
 from gpu_core.decisions.attempts.decision_chain import ChainCheck
@@ -64,16 +65,14 @@ def run_purge(
     if before > now:
         raise InvalidInput("--before", "is in the future", got=before.date().isoformat())
     with open_to_read(ledger_url()) as ledger:
-        wrong = [check for check in ledger.check_decisions(key) if check.problem]
-        if wrong:
-            print("\n".join(_lines(wrong)))
-            print("Nothing was deleted: a purge would hide that.")
-            return NO
-        cuts = ledger.purgeable_decisions(before)
-        deleted = {} if dry_run else ledger.purge_decisions(cuts, key, now)
-    for writer, number in cuts.items():
-        done = "would be deleted" if dry_run else f"deleted ({deleted.get(writer, 0):,})"
+        purge = purge_before(ledger, before, key, now, dry_run=dry_run)
+    if purge.problems:
+        print("\n".join(_lines(purge.problems)))
+        print("Nothing was deleted: a purge would hide that.")
+        return NO
+    for writer, number in purge.cuts.items():
+        done = "would be deleted" if dry_run else f"deleted ({purge.deleted.get(writer, 0):,})"
         print(f"{writer}: records up to {number:,} {done}")
-    if not cuts:
+    if not purge.cuts:
         print("No record is that old.")
     return DONE

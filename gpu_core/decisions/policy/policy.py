@@ -35,6 +35,7 @@ from gpu_core.decisions.policy.preemption import (
 )
 from gpu_core.decisions.policy.quotas import QuotaPolicy, quota_contradictions
 from gpu_core.decisions.policy.rates import CapacityRates
+from gpu_core.decisions.policy.retention import RetentionPolicy
 from gpu_core.decisions.policy.run_times import RunTimePolicy
 from gpu_core.decisions.policy.scale import ScalePolicy, scale_contradictions
 from gpu_core.decisions.policy.telemetry import TelemetryPolicy
@@ -133,6 +134,7 @@ class Policy(Section):
     permissions: PermissionPolicy = PermissionPolicy()
     waiting: WaitingPolicy = WaitingPolicy()
     telemetry: TelemetryPolicy = TelemetryPolicy()
+    retention: RetentionPolicy = RetentionPolicy()
     kubernetes: KubernetesPolicy = KubernetesPolicy()
 
     def price_micro_usd_per_gpu_hour(self, gpu_type: str, capacity_type: str) -> int | None:

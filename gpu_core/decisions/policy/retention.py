@@ -1,0 +1,20 @@
+"""Policy section `retention`: how long the ledger keeps what no cost is made of."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from gpu_core.decisions.model.section import PositiveDuration, Section
+
+_MONTH_S = 31 * 86_400
+
+
+class RetentionPolicy(Section):
+    """How long the ledger keeps what no cost is made of. Runs, attempts and machines stay."""
+
+    decisions_s: Annotated[PositiveDuration, Field(ge=_MONTH_S)] | None = Field(
+        default=None, alias="decisions"
+    )
+    """For how long records of the log of decisions are kept, counted back from the end of a month;
+    `close-month` then purges older ones, and leaves signed anchors. 31 days at least. None: for
+    good."""
