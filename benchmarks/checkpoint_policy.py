@@ -17,11 +17,6 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from gpu_core.decisions.checkpoints.interruption_hazard import (
-    SPOT_PRIOR,
-    ObservedLife,
-    learned_life,
-)
 from gpu_core.decisions.checkpoints.save_interval import (
     NoticeAction,
     SaveTime,
@@ -31,6 +26,11 @@ from gpu_core.decisions.checkpoints.save_interval import (
     save_interval,
 )
 from gpu_core.decisions.model.capacity_life import CapacityLife, LifeStage
+from gpu_core.decisions.model.interruption_hazard import (
+    SPOT_PRIOR,
+    ObservedLife,
+    learned_life,
+)
 
 # Share and mean life of each kind; least squares over 15 figures, each within 7 %.
 _MIXTURE = ((0.181, 412.0), (0.460, 2_329.0), (0.359, 17_982.0))

@@ -18,7 +18,6 @@ from typing import Protocol
 
 from benchmarks.line_simulator import ORDERS, Order, Queued, replay
 from benchmarks.philly import Job, read_jobs
-from gpu_core.decisions.forecasting.quantiles import RecentSample
 from gpu_core.decisions.forecasting.start_times import (
     COVERAGE,
     QueueFeatures,
@@ -26,6 +25,7 @@ from gpu_core.decisions.forecasting.start_times import (
     StartForecaster,
     turnover_wait_s,
 )
+from gpu_core.decisions.model.recent_sample import RecentSample
 
 DEVELOPMENT_S = 10 * 86_400
 SCORED_WAIT_S = 60

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from gpu_core.adapters.traces.ledger import read_records
-from gpu_core.decisions.attempts.work_done import work_s
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.cluster import SPOT
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, format_duration, format_usd
+from gpu_core.decisions.model.work_done import work_s
 from gpu_core.decisions.simulation.spot.hindsight import (
     Hindsight,
     NoHindsight,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import NamedTuple
 
-from gpu_core.decisions.forecasting.quantiles import RecentSample
+from gpu_core.decisions.model.recent_sample import RecentSample
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Workload
 from gpu_core.decisions.policy.run_times import UPPER_QUANTILE, RunTimePolicy
 

@@ -14,8 +14,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpu_core.decisions.forecasting.quantiles import RecentSample
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.recent_sample import RecentSample
 
 COVERAGE = 0.8
 """The part of starts that should fall into their interval."""

@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpu_core.decisions.attempts.work_done import work_s
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.model.work_done import work_s
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.offerings.estimates import observed_on
 from gpu_core.decisions.requests.requirements.duration import Observed

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR
 from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.interruption_hazard import SPOT_PRIOR
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 from gpu_core.decisions.optimization.run_facts import RunFact, held_s
 
 Numbers = NDArray[np.float64]
 
 _PRIOR_INTERRUPTIONS = 4.0
-"""As many as the prior counts for in `checkpoints.interruption_hazard`."""
+"""As many as the prior counts for in `model.interruption_hazard`."""
 
 MOST_EXPECTED_INTERRUPTIONS = 3.0
 """Of one run. Work that is interrupted more often and saves nothing needs exp(3) = 20 times its

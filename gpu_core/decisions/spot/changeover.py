@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from gpu_core.decisions.forecasting.quantiles import RecentSample
 from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.model.recent_sample import RecentSample
 from gpu_core.decisions.model.workload import MIN_MEASURED_STARTS, Changeover
 
 QUANTILE = 0.95

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 
-from gpu_core.decisions.checkpoints.interruption_hazard import (
+from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.capacity_life import CapacityLife
+from gpu_core.decisions.model.cluster import SPOT
+from gpu_core.decisions.model.interruption_hazard import (
     SPOT_PRIOR,
     ObservedLife,
     learned_life,
 )
-from gpu_core.decisions.model.attempts import Attempt
-from gpu_core.decisions.model.capacity_life import CapacityLife
-from gpu_core.decisions.model.cluster import SPOT
 from gpu_core.decisions.model.virtual_nodes import is_machine
 from gpu_core.decisions.spot.survival import Lifetimes
 from gpu_core.decisions.spot.zones import Stay

@@ -11,11 +11,11 @@ from gpu_core.decisions.attempts.memory_healing import with_enough_memory
 from gpu_core.decisions.attempts.memory_lessons import MemoryLessons
 from gpu_core.decisions.attempts.progress import attained_gpu_s, completed_s, saved_s
 from gpu_core.decisions.attempts.retry_backoff import is_postponed
-from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR
 from gpu_core.decisions.forecasting.run_times import RunKind, RunTimeHistory, with_run_time
 from gpu_core.decisions.model.attempts import Attempt, Provenance, RunRecord
 from gpu_core.decisions.model.capacity_life import CapacityLife
 from gpu_core.decisions.model.cluster import SPOT, Allocation, Node, Usage
+from gpu_core.decisions.model.interruption_hazard import SPOT_PRIOR
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.offerings.pool_gpu_types import with_gpu_types
 from gpu_core.decisions.policy.policy import Policy

@@ -355,7 +355,7 @@ def test_a_fixed_interval_stays(
 
 def test_old_capacity_is_known_to_be_old(start_attempt: StartAttempt) -> None:
     """A run that starts on spot capacity of yesterday saves less often than on a new one."""
-    from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR
+    from gpu_core.decisions.model.interruption_hazard import SPOT_PRIOR
 
     adaptive = {"checkpoint_interval_adapts": True, "capacity_life": SPOT_PRIOR}
     intervals = []

@@ -9,9 +9,9 @@ import pytest
 
 from gpu_core.adapters.ledger import Ledger, LedgerRefused
 from gpu_core.adapters.traces.ledger import read_ledger
-from gpu_core.decisions.attempts.work_done import work_s
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.work_done import work_s
 from gpu_core.decisions.simulation.trace import TraceJob
 from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
 

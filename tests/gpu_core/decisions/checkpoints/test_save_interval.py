@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.checkpoint_policy import CASES, measure
-from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR
 from gpu_core.decisions.checkpoints.save_interval import (
     IntervalRule,
     IntervalSettings,
@@ -23,6 +22,7 @@ from gpu_core.decisions.checkpoints.save_interval import (
 )
 from gpu_core.decisions.model.capacity_life import CapacityLife
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.interruption_hazard import SPOT_PRIOR
 
 FOUR_HOURS = CapacityLife.constant(4 * 3600)
 

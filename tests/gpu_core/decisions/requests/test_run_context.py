@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.interruption_hazard import SPOT_PRIOR
 from gpu_core.decisions.requests.run_context import RunContext
 
 LEAST = RunContext(flow_run_id="3f0c", attempt=2, attempt_id="3f0c-2")

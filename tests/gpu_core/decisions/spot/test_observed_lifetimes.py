@@ -4,8 +4,8 @@ from itertools import permutations
 
 import pytest
 
-from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR, ObservedLife
 from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.interruption_hazard import SPOT_PRIOR, ObservedLife
 from gpu_core.decisions.model.virtual_nodes import UNKNOWN_NODE
 from gpu_core.decisions.spot.observed_lifetimes import (
     SpotPast,

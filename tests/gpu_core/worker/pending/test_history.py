@@ -12,9 +12,9 @@ from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.adapters.files.run_files import CheckpointReport
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR
 from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.cluster import ZONE_LABEL
+from gpu_core.decisions.model.interruption_hazard import SPOT_PRIOR
 from gpu_core.decisions.model.workload import RunTimeSource
 from gpu_core.decisions.requests.job_variables import GpuRequest
 from gpu_core.decisions.requests.run_workload import RunLimits, workload_from_request

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.checkpoints.interruption_hazard import (
+from gpu_core.decisions.model.capacity_life import CapacityLife, LifeStage
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.interruption_hazard import (
     SPOT_PRIOR,
     ObservedLife,
     learned_life,
 )
-from gpu_core.decisions.model.capacity_life import CapacityLife, LifeStage
-from gpu_core.decisions.model.errors import InvalidInput
 
 TWO_STAGES = CapacityLife((LifeStage(0, 1000), LifeStage(600, 6000)))
 
