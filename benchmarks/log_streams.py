@@ -22,7 +22,7 @@ from rich.table import Table
 from benchmarks import report
 from gpu_core.worker.kubernetes.logs.output import CONNECTIONS
 from tests.support.cluster import Cluster, kubernetes, new_namespace
-from tests.support.log_streams import Told, follow_new_pods, printing_pods
+from tests.support.log_streams import Received, follow_new_pods, printing_pods
 
 _LINE_EVERY_S = 2.0
 
@@ -83,7 +83,9 @@ def _measured(
     process = psutil.Process()
     with new_namespace(cluster) as namespace:
         began_s, cpu_before = time.monotonic(), process.cpu_times()
-        told = asyncio.run(follow_new_pods(cluster, namespace.name, pods, connections=connections))
+        reported = asyncio.run(
+            follow_new_pods(cluster, namespace.name, pods, connections=connections)
+        )
         took_s, cpu = time.monotonic() - began_s, process.cpu_times()
     return Followed(
         follower=name,
@@ -91,15 +93,15 @@ def _measured(
         streams=streams,
         took_s=round(took_s, 1),
         cpu_s=round(cpu.user + cpu.system - cpu_before.user - cpu_before.system, 1),
-        **_of_lines(told),
+        **_of_lines(reported),
     )
 
 
-def _of_lines(told: Mapping[str, Told]) -> dict[str, float]:
-    waits_s = [wait_s for of_pod in told.values() for wait_s in of_pod.waits_s]
+def _of_lines(reported: Mapping[str, Received]) -> dict[str, float]:
+    waits_s = [wait_s for of_pod in reported.values() for wait_s in of_pod.waits_s]
     return {
         "lines": len(waits_s),
-        "wrong_logs": sum(not of_pod.is_complete for of_pod in told.values()),
+        "wrong_logs": sum(not of_pod.is_complete for of_pod in reported.values()),
         "p50_s": round(report.percentile(waits_s, 0.5), 1),
         "p99_s": round(report.percentile(waits_s, 0.99), 1),
         "longest_s": round(max(waits_s), 1),

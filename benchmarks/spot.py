@@ -7,7 +7,7 @@ references are an earlier and separate measurement on the same traces with other
 greedy and Uniform Progress agree with the paper's Table 3 (at 48 h of work in 60 h, in hours of
 on-demand: greedy 30.8, Uniform Progress 25.1).
 
-The optimum is told with its standard error, next to the reference's, whose moments were drawn at
+The optimum is printed with its standard error, next to the reference's, whose moments were drawn at
 random from each trace, the same for all changeovers. They happened to be at times when spot was up
 more or less than in all of the trace. So the optimum is compared with the reference where spot is
 up as often as there: off by at most 1 %, or the exit code is 1.

@@ -202,7 +202,7 @@ _TURNS = threading.Lock()
 
 
 async def _idempotency_key(*asked: object) -> tuple[str | None, FlowRun | None]:
-    """What tells this call from all others, the same in every attempt of the flow that makes it?
+    """Which call is this among all others, the same in every attempt of the flow that makes it?
 
     It is the flow's run, what is asked for, by which task with which arguments, and the turn among
     calls that are the same in all of this. A turn whose run ended without success is passed over.

@@ -143,7 +143,7 @@ def change_deployment(ledger: Ledger, record: ProposalRecord) -> None:
         append_records(ledger, not_applied(record, step.why, datetime.now(UTC)))
         raise RuntimeError(f"{name} is not applied. {step.why}")
     if isinstance(step, Write):
-        # After a crash this record tells the flow's own change from a person's.
+        # After a crash this record distinguishes the flow's own change from a person's.
         append_records(ledger, begun(record, datetime.now(UTC)))
         run_coro_as_sync(set_target(step.target))
     append_records(ledger, applied(record, datetime.now(UTC)))

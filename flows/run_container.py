@@ -10,7 +10,7 @@ def run_container() -> None:
     """Stand for a container: a gpu-kubernetes pool runs the job variables `image` and
     `container_command`.
 
-    Nothing of this flow runs then; the worker tells Prefect of the container's states and output.
+    Nothing of this flow runs then; the worker reports the container's states and output to Prefect.
 
     Raises:
         InvalidInput: The flow itself was run: no parameter says what the container runs, or the

@@ -190,7 +190,7 @@ def _tier(config: pytest.Config, item: pytest.Item) -> Tier:
     return tier_of(path, [*getattr(item, "fixturenames", ()), *markers])
 
 
-# Under pytest-xdist only the workers collect: each tells the process that prints the summary.
+# Under pytest-xdist only the workers collect: each reports to the process that prints the summary.
 def pytest_sessionfinish(session: pytest.Session) -> None:
     output = getattr(session.config, "workeroutput", None)
     if output is not None:

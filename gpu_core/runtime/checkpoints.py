@@ -150,7 +150,7 @@ class Checkpointing:
         self._clock = clock
         self._schedule = SaveSchedule(run, interval_s, clock)
         self._snapshots = Snapshots(refuses_pickles=run is not None and run.refuses_pickles)
-        self._saver = None if checkpoints is None else Saver(checkpoints, self._tell_saved, clock)
+        self._saver = None if checkpoints is None else Saver(checkpoints, self._report_saved, clock)
         can_save = checkpoints is not None
         self._notices = Notices(()) if run is None else notices_of(run, can_save=can_save)
         self._answered: Notice | None = None
@@ -173,7 +173,7 @@ class Checkpointing:
         if self._checkpoints is not None:
             self._checkpoints.claim()
             self._schedule.restart()
-            self._tell_worker(self._earlier_report() or self._report)
+            self._report_to_worker(self._earlier_report() or self._report)
         self._notices.start()
         self.progress.start()
         return self
@@ -238,7 +238,7 @@ class Checkpointing:
         if own.manifest is None:
             _log.info("there is no checkpoint to restore: beginning from the start")
             return default
-        self._tell_restored(own.manifest)
+        self._report_restored(own.manifest)
         state: State = own.state
         return state
 
@@ -335,7 +335,7 @@ class Checkpointing:
             with self._report_lock:
                 self._answered = notice
                 # The worker need not wait for what will not come.
-                self._tell_worker(replace(self._report, answers_notice=True))
+                self._report_to_worker(replace(self._report, answers_notice=True))
             self._answer(notice)
         return plan.action is NoticeAction.SAVE and self._schedule.may_retry()
 
@@ -402,25 +402,27 @@ class Checkpointing:
             return (own.order,)
         return self._ranks.exchange(own.order)
 
-    def _tell_restored(self, manifest: Manifest) -> None:
+    def _report_restored(self, manifest: Manifest) -> None:
         _log.info("restored checkpoint %s of %s", manifest.id, manifest.saved_at.isoformat())
         # What the attempt itself saved earlier is not what it started with.
         if self._checkpoints is not None and manifest.attempt != self._attempt:
             key = self._checkpoints.key(str(manifest.id))
-            self._tell_worker(replace(self._report, restored_from=key))
+            self._report_to_worker(replace(self._report, restored_from=key))
 
     def _note_first_step(self) -> None:
         """Report the first step of the attempt, once: until now it was starting."""
         if self._report.first_step_at is not None:
             return
         with self._report_lock:
-            self._tell_worker(replace(self._report, first_step_at=datetime.now(UTC)))
+            self._report_to_worker(replace(self._report, first_step_at=datetime.now(UTC)))
 
-    def _tell_saved(self, saved: SavedCheckpoint, manifest: Manifest, answers_notice: bool) -> None:
+    def _report_saved(
+        self, saved: SavedCheckpoint, manifest: Manifest, answers_notice: bool
+    ) -> None:
         with self._report_lock:  # in the background, while the run may just be given notice
             # Answered too: nothing more will be saved for it, because that would not fit.
             has_answered = self._answered is not None and self._answered == self.notice
-            self._tell_worker(
+            self._report_to_worker(
                 replace(
                     self._report,
                     checkpoint=saved.key,
@@ -442,10 +444,10 @@ class Checkpointing:
             return None
         return report
 
-    def _tell_worker(self, report: CheckpointReport) -> None:
+    def _report_to_worker(self, report: CheckpointReport) -> None:
         self._report = report
         if self._prefect is not None:
-            self._prefect.tell(report)
+            self._prefect.publish(report)
         if self._run_dir is None:
             return
         try:

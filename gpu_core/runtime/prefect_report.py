@@ -54,7 +54,7 @@ class PrefectReport:
         self._is_sending = False
         self._thread: threading.Thread | None = None
 
-    def tell(self, report: CheckpointReport) -> None:
+    def publish(self, report: CheckpointReport) -> None:
         """Send this report soon; returns at once."""
         self._add(_labels(report))
 

@@ -3,13 +3,13 @@
 import pytest
 
 from benchmarks.log_streams import _of_lines
-from tests.support.log_streams import LINES, Told
+from tests.support.log_streams import LINES, Received
 
 ALL = tuple(f"line {number}" for number in range(LINES))
 
 
-def told(lines, wait_s=0.0):
-    return Told(list(lines), [10.0 + wait_s] * len(lines), [10.0] * len(lines))
+def reported(lines, wait_s=0.0):
+    return Received(list(lines), [10.0 + wait_s] * len(lines), [10.0] * len(lines))
 
 
 @pytest.mark.parametrize(
@@ -23,10 +23,10 @@ def told(lines, wait_s=0.0):
     ],
 )
 def test_a_log_is_wrong_unless_each_line_came_once_and_in_order(lines, want_wrong):
-    found = _of_lines({"a": told(ALL), "b": told(lines)})
+    found = _of_lines({"a": reported(ALL), "b": reported(lines)})
     assert (found["lines"], found["wrong_logs"]) == (LINES + len(lines), want_wrong)
 
 
 def test_waits_are_those_of_lines_and_not_of_logs():
-    found = _of_lines({"a": told(ALL, 1.0), "b": told(ALL[:1], 61.0)})
+    found = _of_lines({"a": reported(ALL, 1.0), "b": reported(ALL[:1], 61.0)})
     assert (found["p50_s"], found["p99_s"], found["longest_s"]) == (1.0, 61.0, 61.0)

@@ -48,7 +48,7 @@ def goals(results: MonthResults) -> dict[str, float | None]:
     return {goal.name: goal.value for goal in results.goals}
 
 
-def test_demand_is_what_runs_if_nobody_waits() -> None:
+def test_demand_is_what_runs_if_no_run_waits() -> None:
     jobs = [job("a", 0, 50, gpus=3), job("b", 40, 20, gpus=4), job("c", 60, 40)]
     asked = demand(jobs, 100)
     assert asked.mean_gpus == pytest.approx((150 + 80 + 40) / 100)

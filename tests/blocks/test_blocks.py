@@ -88,7 +88,7 @@ def test_the_mlflow_client_reaches_its_server(tmp_path: Path) -> None:
         pytest.param({}, {}, id="nothing"),
     ],
 )
-def test_mlflow_credentials_reach_mlflow_and_nobody_else(
+def test_mlflow_credentials_reach_mlflow_only(
     fields: dict[str, str], want: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("USERNAME", "PASSWORD", "TOKEN"):

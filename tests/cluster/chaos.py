@@ -101,7 +101,7 @@ class Chaos:
 
     def _kill_worker(self, fault: Fault) -> str:
         # Nothing is asked to end by itself.
-        needs_taint = fault.phase is Phase.TOLD_TO_END
+        needs_taint = fault.phase is Phase.STOP_REQUESTED
         with self._tainted() if needs_taint else nullcontext():
             come = self._await(fault.phase)
             pool = come or self.pools[0]

@@ -32,7 +32,7 @@ class Runs:
         saving: Those that keep checkpoints.
         gangs: Those of which every node has to do its work.
         queued: Those that another scheduler places.
-        simulated: Those whose containers run nothing: of them the cluster alone tells.
+        simulated: Those whose containers run nothing: of them the cluster alone has a record.
     """
 
     ids: list[str] = field(default_factory=list)

@@ -171,7 +171,7 @@ def values_of_this_machine(cluster: Cluster, folder: Path) -> Json:
     fragment = python_in_pod(_ROOT)
     image, tag = fragment["container"]["image"].split(":")
     variables = {
-        # What is refused and tried again is told at this level at the least.
+        # What is refused and tried again is logged at this level at the least.
         "PREFECT_LOGGING_LEVEL": "DEBUG",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",

@@ -90,7 +90,7 @@ class PlayedKubeRay:
         """Wait until the pod is in one of these phases."""
         wait_until(lambda: self._namespace.phase(pod) in phases, f"{pod} {phases}", within_s=180)
 
-    def tell(self, job: Json, deployment: str, status: str, **more: str) -> None:
+    def emit(self, job: Json, deployment: str, status: str, **more: str) -> None:
         """Set the RayJob's status."""
         body = {"status": {"jobDeploymentStatus": deployment, "jobStatus": status, **more}}
         self._namespace.kubectl(

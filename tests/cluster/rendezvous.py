@@ -39,7 +39,7 @@ def meet(all_reduce: Callable[[str, int, int], int]) -> None:
     """
     rank = int(os.environ["RANK"])
     first = _again_until_it_works(lambda: socket.gethostbyname(os.environ["MASTER_ADDR"]))
-    # Each has a bit of its own: the sum tells who was there, and that none came twice.
+    # Each has a bit of its own: the sum shows who was there, and that none came twice.
     total = all_reduce(first, rank, 1 << rank)
     # One write: torchrun's processes share the container's output.
     if rank == 0:

@@ -1,6 +1,6 @@
 """Whatever happens: no run is lost, none runs twice, and the ledger has what really happened.
 
-`make chaos` tells longer stories: `PREFECT_GPU_CHAOS_RUNS` runs for each of
+`make chaos` plays longer stories: `PREFECT_GPU_CHAOS_RUNS` runs for each of
 `PREFECT_GPU_CHAOS_SEEDS` seeds, a fault for every third run. Three nodes with kubelets run
 processes; `PREFECT_GPU_CHAOS_SIMULATED` more containers run at a time on simulated nodes, where
 pods cost nothing.

@@ -53,7 +53,7 @@ def settled(pool, flow_run_id):
     )
 
 
-def test_a_container_job_runs_tells_its_output_and_costs(pool, namespace):
+def test_a_container_job_runs_logs_its_output_and_costs(pool, namespace):
     run = pool.submit(
         pool.deploy(f"{FLOWS}:do_nothing"), "hello", **shell("echo hello from $PREFECT_GPU_ATTEMPT")
     )
@@ -86,7 +86,7 @@ def test_a_container_job_runs_tells_its_output_and_costs(pool, namespace):
     assert "prefect-gpu" in described.partition("Events:")[2]
 
 
-def test_what_a_run_is_told_about_itself_is_so(pool, namespace):
+def test_what_a_run_reads_about_itself_is_so(pool, namespace):
     """Each fact as the run's own process has it, compared with ledger, pod and node."""
     deployment = pool.deploy(f"{FLOWS}:do_nothing")
     run = pool.submit(
@@ -103,12 +103,12 @@ def test_what_a_run_is_told_about_itself_is_so(pool, namespace):
         lambda: "end of the environment" in "\n".join(pool.logs(run)), "its output is in its log"
     )
     lines = (line.partition("=") for text in pool.logs(run) for line in text.splitlines())
-    told = RunContext.from_environment({name: value for name, _, value in lines})
+    reported = RunContext.from_environment({name: value for name, _, value in lines})
     (pod,) = pods(namespace, run)
     node = namespace.get("nodes", pod["spec"]["nodeName"])
     # Its paths are proven by those who write there.
     paths = {"run_dir": None, "checkpoint_uri": None, "notice_file": None}
-    assert replace(told, **paths) == RunContext(
+    assert replace(reported, **paths) == RunContext(
         flow_run_id=run,
         attempt=1,
         attempt_id=attempt.attempt_id,
@@ -222,10 +222,8 @@ def test_a_cancelled_run_ends_and_gives_its_gpus_back(pool, namespace):
     (attempt,) = pool.attempts(run)
     assert attempt.end_reason == "Cancelled"
     # Nothing in it learns of it from Prefect: it is informed at once, not when its grace is over.
-    told_to_end_s = (attempt.released_at - attempt.drain_requested_at).total_seconds()
-    assert (
-        told_to_end_s < (attempt.drain_deadline_at - attempt.drain_requested_at).total_seconds() / 2
-    )
+    stopped_s = (attempt.released_at - attempt.drain_requested_at).total_seconds()
+    assert stopped_s < (attempt.drain_deadline_at - attempt.drain_requested_at).total_seconds() / 2
 
 
 def test_a_killed_worker_is_followed_by_one_that_takes_its_runs_over(pool, namespace):
@@ -297,7 +295,7 @@ def test_a_job_that_the_cluster_refuses_for_good_is_tried_once(pool, namespace):
     assert "Traceback" not in pool.worker_log()
 
 
-# Of Jobs the API server refuses the second itself; of GPUs it refuses the pod, which its Job tells.
+# Of Jobs the API server refuses the second itself; of GPUs it refuses the pod, as its Job says.
 @pytest.mark.parametrize("hard", ["count/jobs.batch=1", "requests.nvidia.com/gpu=4"])
 def test_what_a_resource_quota_refuses_waits_without_holding_gpus(pool, namespace, hard):
     namespace.kubectl("create", "quota", "small", f"--hard={hard}")
@@ -435,7 +433,7 @@ def test_a_container_that_is_done_is_not_run_again_although_its_run_was_set_back
 
 
 def test_a_flow_that_fails_as_the_server_is_away_is_not_charged(pool, server):
-    """It tells Prefect so when the server is back."""
+    """It reports so to Prefect when the server is back."""
     shared = pool.folder / "shared"
     deployment = pool.deploy(f"{FLOWS}:ask_prefect_when_released")
     run = pool.submit(deployment, "asking", {"folder": str(shared)}, max_failures=1)

@@ -103,7 +103,7 @@ def test_more_containers_run_at_a_time_than_a_client_has_connections(
             pool.print_logs()
 
     want = [f"line {number}" for number in range(LINES)]
-    assert {run: told for run, told in lines.items() if told != want} == {}
+    assert {run: reported for run, reported in lines.items() if reported != want} == {}
     assert {run: [a.node for a in of_run] for run, of_run in attempts.items()} == {
         run: [node] for run, node in nodes_of.items()
     }

@@ -32,17 +32,17 @@ def ray(command, **variables):
     return {"framework": "ray", "container_command": command, **variables}
 
 
-def test_a_ray_job_runs_tells_its_output_and_costs(pool, kuberay):
+def test_a_ray_job_runs_logs_its_output_and_costs(pool, kuberay):
     deployment = pool.deploy(f"{FLOWS}:do_nothing")
     without = pool.submit(deployment, "no operator", framework="spark", container_command="job.py")
     run = pool.submit(deployment, "ray", **ray("echo hello from ray", gpu_count=2))
     job = kuberay.job_of(run)
     worker = kuberay.make_worker(job)
-    kuberay.tell(job, "Running", "RUNNING")
+    kuberay.emit(job, "Running", "RUNNING")
     pool.wait_until(run, "Running", timeout_s=_S)
     kuberay.wait_for_phase(worker, "Succeeded")
     wait_for(lambda: "hello from ray" in pool.logs(run), "its output is in its log", _S)
-    kuberay.tell(job, "Complete", "SUCCEEDED")
+    kuberay.emit(job, "Complete", "SUCCEEDED")
     pool.wait_until(run, "Completed", timeout_s=_S)
 
     (attempt,) = pool.attempts(run)
@@ -59,7 +59,7 @@ def test_a_cancelled_ray_job_goes_with_all_that_came_of_it(pool, kuberay, namesp
     run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "cancelled", **ray(command))
     job = kuberay.job_of(run)
     worker = kuberay.make_worker(job)
-    kuberay.tell(job, "Running", "RUNNING")
+    kuberay.emit(job, "Running", "RUNNING")
     kuberay.wait_for_phase(worker, "Running")
     pool.wait_until(run, "Running", timeout_s=_S)
     pool.call(
@@ -77,7 +77,7 @@ def test_a_cancelled_ray_job_goes_with_all_that_came_of_it(pool, kuberay, namesp
 def test_a_ray_job_that_fails_is_tried_again_by_the_worker_alone(pool, kuberay):
     run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "fails", max_failures=1, **ray("exit 3"))
     job = kuberay.job_of(run)
-    kuberay.tell(job, "Failed", "FAILED", message="Job entrypoint command failed")
+    kuberay.emit(job, "Failed", "FAILED", message="Job entrypoint command failed")
     pool.wait_until(run, "Failed", timeout_s=_S)
     (attempt,) = pool.attempts(run)
     assert attempt.is_charged_failure
@@ -85,13 +85,13 @@ def test_a_ray_job_that_fails_is_tried_again_by_the_worker_alone(pool, kuberay):
 
 
 @pytest.mark.usefixtures("_ray")
-def test_a_ray_job_that_is_over_goes_after_a_while_whoever_works_then(new_pool, kuberay):
+def test_a_ray_job_that_is_over_goes_after_a_while_with_any_worker(new_pool, kuberay):
     """KubeRay leaves it; the worker that started it is gone by then."""
     pool = new_pool(POLICY + "  kept_after_end: 10s\n")
     pool.start_worker()
     run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "short", **ray("true"))
     job = kuberay.job_of(run)
-    kuberay.tell(job, "Complete", "SUCCEEDED", endTime=job["metadata"]["creationTimestamp"])
+    kuberay.emit(job, "Complete", "SUCCEEDED", endTime=job["metadata"]["creationTimestamp"])
     pool.wait_until(run, "Completed", timeout_s=_S)
     wait_for(lambda: pool.attempts(run)[0].released_at is not None, "it is settled", _S)
     pool.kill_worker()

@@ -146,8 +146,8 @@ def rights_are_enough_and_no_more(story):
         story.urgent, "elsewhere", namespace="default", container_command="true"
     )
     pool.wait_until(elsewhere, "Crashed", timeout_s=60)
-    told = "does not let the worker create jobs.batch in namespace 'default'"
-    assert told in pool.message(elsewhere)
+    reported = "does not let the worker create jobs.batch in namespace 'default'"
+    assert reported in pool.message(elsewhere)
     wait_for(lambda: pool.attempts(elsewhere)[-1].released_at, "its attempt is settled")
     assert [end.end_reason for end in pool.attempts(elsewhere)] == ["Refused"]
 
@@ -170,8 +170,8 @@ def another_installation_does_not_act(story):
         story.release.beside(story.runs.name).install()
 
     second = story.pool.start_worker()
-    told = f"the installation in namespace {own} of this cluster acts for pool "
-    wait_for(lambda: told in second.log.read_text(), "it says who acts", timeout_s=240)
+    reported = f"the installation in namespace {own} of this cluster acts for pool "
+    wait_for(lambda: reported in second.log.read_text(), "it says who acts", timeout_s=240)
     story.pool.stop_worker()
     assert "Scheduling" not in second.log.read_text()
 
@@ -179,7 +179,7 @@ def another_installation_does_not_act(story):
     own_ledger = f"sqlite:///{story.pool.folder}/another.db"
     story.pool.environment["PREFECT_INTEGRATIONS_GPU_LEDGER_URL"] = own_ledger
     third = story.pool.start_worker()
-    wait_for(lambda: told in third.log.read_text(), "it says who acts", timeout_s=240)
+    wait_for(lambda: reported in third.log.read_text(), "it says who acts", timeout_s=240)
     story.pool.stop_worker()
     story.pool.environment["PREFECT_INTEGRATIONS_GPU_LEDGER_URL"] = story.pool.ledger_url
     assert "with another ledger" in third.log.read_text()
@@ -205,12 +205,12 @@ def refused_upgrades_change_nothing(story):
     wait_for(lambda: len(release.pods()) == 1, "the workers before the upgrade have ended")
     before, revision = release.objects(), release.revision()
     policy = {**yaml.safe_load(release.values["policy"]), "priorities": {"critical": 7, "low": 1}}
-    told = (
+    reported = (
         "PriorityClass prefect-gpu-critical has the value 1000000 and the policy says 7: "
         "Kubernetes changes no values; delete it first "
         "(kubectl delete priorityclass prefect-gpu-critical)"
     )
-    with pytest.raises(HelmFailed, match=re.escape(told)):
+    with pytest.raises(HelmFailed, match=re.escape(reported)):
         release.upgrade(policy=policy)
 
     operator = "operator-of-namespaces"

@@ -46,7 +46,7 @@ LASTS_S: Mapping[StrEnum, tuple[float, float]] = {
     Kind.POLICY_BROKEN: (1, 5),
 }
 
-# While these last, Prefect's API or the ledger may not answer, and an end may be told to no run.
+# While these last, Prefect's API or the ledger may not answer, and an end may reach no run.
 _OUTAGES = frozenset({Kind.SERVER_KILLED, Kind.DATABASE_STOPPED, Kind.DISK_FULL})
 
 # checkpointing() refuses to begin with less than 64 MiB.

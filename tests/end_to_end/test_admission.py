@@ -139,7 +139,7 @@ def test_a_run_without_gpus_starts_while_all_gpus_are_taken(pool, journal):
     assert pool.state(busy) == "Running"
 
 
-def test_nobody_is_preempted_for_a_run_that_its_deployment_does_not_let_start(pool, journal):
+def test_no_run_is_preempted_for_one_that_its_deployment_does_not_let_start(pool, journal):
     """Prefect would refuse it after its victims had gone, every half a minute again."""
     low = pool.deploy(f"{FLOWS}:do_nothing", "low", **journal.variables(seconds=600))
     limited = pool.deploy(f"{FLOWS}:do_nothing", "critical", **journal.variables(seconds=600))

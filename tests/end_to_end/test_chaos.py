@@ -1,6 +1,6 @@
 """Whatever happens to a pool on one machine: no run is lost, doubled, or charged for it.
 
-Judged by what the runs themselves write, not by the ledger. `make chaos` tells longer stories:
+Judged by what the runs themselves write, not by the ledger. `make chaos` plays longer stories:
 `PREFECT_GPU_CHAOS_RUNS` runs for each of `PREFECT_GPU_CHAOS_SEEDS` seeds.
 """
 

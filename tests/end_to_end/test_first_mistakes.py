@@ -1,7 +1,7 @@
 """What people type wrong first: one sentence where they look, and nothing is lost.
 
 The first table is what a flow run's page says, on a real server. The second names the test of each
-mistake that is told elsewhere.
+mistake that is reported elsewhere.
 """
 
 import ast
@@ -66,7 +66,7 @@ def test_a_number_in_words_is_refused_with_its_range():
         parse_request({"gpu_count": "two"}, ())
 
 
-# Where the others are told, and the test of each.
+# Where the others are reported, and the test of each.
 TOLD_ELSEWHERE = {
     "S3 without credentials, an unwritable checkpoint folder, a flow that cannot be imported": (
         "tests/end_to_end/test_endings.py",
@@ -114,7 +114,7 @@ TOLD_ELSEWHERE = {
     ),
     "a server that is gone in the middle of runs": (
         "tests/end_to_end/test_outages.py",
-        "test_what_the_server_s_absence_ended_is_charged_to_nobody",
+        "test_what_the_server_s_absence_ended_is_charged_to_no_run",
     ),
     "two workers": (
         "tests/end_to_end/test_several_machines.py",

@@ -74,8 +74,8 @@ def test_xid_79_and_90_degrees_each_move_a_training_to_another_gpu(new_pool, mac
     ):
         (gpu,) = attempt.gpu_ids
         assert f"Interrupted: {gpu} has failed: {reason}; trying again" in attempt.end_message
-        told_at = attempt.drain_requested_at
-        assert (attempt.released_at - told_at).total_seconds() < 60
+        reported_at = attempt.drain_requested_at
+        assert (attempt.released_at - reported_at).total_seconds() < 60
     began = [int((folders["training"] / f"began-{n}").read_text()) for n in (1, 2, 3)]
     assert 0 == began[0] < began[1] < began[2]
     assert len(pool.attempts(neighbour)) == 1

@@ -17,7 +17,7 @@ _BACK_S = 120.0
 _NO_RETRIES = {"PREFECT_CLIENT_MAX_RETRIES": "0"}
 
 
-def test_what_the_server_s_absence_ended_is_charged_to_nobody(pool, server, tmp_path):
+def test_what_the_server_s_absence_ended_is_charged_to_no_run(pool, server, tmp_path):
     """One flow could not begin, as Prefect's API did not answer it; another one failed by it."""
     release = tmp_path / "release"
     # Waits as a slow import does.

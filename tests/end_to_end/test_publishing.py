@@ -44,10 +44,10 @@ def demand(seen):
 
 
 def test_a_run_that_was_cancelled_meanwhile_is_not_brought_back(server, pool):
-    """Prefect accepts Scheduled for a cancelled run: telling it why it waits would revive it."""
+    """Prefect accepts Scheduled for a cancelled run: publishing why it waits would revive it."""
     run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "cancelled")
 
-    async def tell_after_cancelling():
+    async def publish_after_cancelling():
         async with PrefectClient(server.api_url) as client:
             seen = await client.read_flow_run(UUID(run))
             pool.call("POST", f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLED"}})
@@ -56,7 +56,7 @@ def test_a_run_that_was_cancelled_meanwhile_is_not_brought_back(server, pool):
                 [explanation(run)], {run: demand(seen)}, {}, NOW, limit=1, is_held=lambda _: False
             )
 
-    anyio.run(tell_after_cancelling)
+    anyio.run(publish_after_cancelling)
 
     assert pool.state(run) == "Cancelled"
 
@@ -105,7 +105,7 @@ def test_a_run_that_is_cancelled_while_its_reason_is_written_stays_cancelled(ser
     def cancel(flow_run_id):
         pool.call("POST", f"/flow_runs/{flow_run_id}/set_state", {"state": {"type": "CANCELLED"}})
 
-    async def tell():
+    async def emit():
         async with person(server.api_url, cancel) as client:
             seen = {run: demand(await client.read_flow_run(UUID(run)))}
             publisher = Publisher(client, pool.name, None, anyio.Lock())
@@ -113,7 +113,7 @@ def test_a_run_that_is_cancelled_while_its_reason_is_written_stays_cancelled(ser
                 [explanation(run)], seen, {}, NOW, limit=1, is_held=lambda _: False
             )
 
-    anyio.run(tell)
+    anyio.run(emit)
 
     assert [state["type"] for state in pool.states(run)][-2:] == ["SCHEDULED", "CANCELLED"]
     assert pool.state(run) == "Cancelled"
@@ -198,23 +198,28 @@ def test_a_waiting_run_of_a_schedule_survives_the_pausing_of_its_deployment(serv
     pool.call("POST", f"/deployments/{deployment}/schedules", [{"schedule": schedule}])
     pool.call("POST", f"/deployments/{deployment}/schedule", {"min_runs": 2, "max_runs": 2})
     body = {"deployments": {"id": {"any_": [deployment]}}, "sort": "EXPECTED_START_TIME_ASC"}
-    told, untold = (run["id"] for run in pool.call("POST", "/flow_runs/filter", body))
+    reported, unreported = (run["id"] for run in pool.call("POST", "/flow_runs/filter", body))
 
-    async def tell():
+    async def emit():
         async with PrefectClient(server.api_url) as client:
-            seen = await client.read_flow_run(UUID(told))
+            seen = await client.read_flow_run(UUID(reported))
             publisher = Publisher(client, pool.name, None, anyio.Lock())
             await publisher.waiting(
-                [explanation(told)], {told: demand(seen)}, {}, NOW, limit=1, is_held=lambda _: False
+                [explanation(reported)],
+                {reported: demand(seen)},
+                {},
+                NOW,
+                limit=1,
+                is_held=lambda _: False,
             )
 
-    anyio.run(tell)
-    assert pool.message(told).startswith("WaitingForGpus: ")
+    anyio.run(emit)
+    assert pool.message(reported).startswith("WaitingForGpus: ")
 
     pool.call("POST", f"/deployments/{deployment}/pause_deployment")
 
     left = [run["id"] for run in pool.call("POST", "/flow_runs/filter", body)]
-    assert (told in left, untold in left) == (True, False)
+    assert (reported in left, unreported in left) == (True, False)
 
 
 class Hesitant(PrefectClient):
@@ -233,7 +238,7 @@ class Hesitant(PrefectClient):
         return written
 
 
-def test_a_run_that_starts_while_it_is_told_why_it_waits_has_started(server, pool):
+def test_a_run_that_starts_while_its_reason_is_published_has_started(server, pool):
     """Prefect accepts Scheduled for a pending run too: it would be started again."""
     deployment = pool.deploy(f"{FLOWS}:do_nothing")
     first, second = (pool.submit(deployment, name) for name in ("first", "second"))
@@ -246,13 +251,13 @@ def test_a_run_that_starts_while_it_is_told_why_it_waits_has_started(server, poo
         for run in held:
             await client.set_flow_run_state(UUID(run), Pending())
 
-    async def tell_while_it_starts():
+    async def publish_while_it_starts():
         async with PrefectClient(server.api_url) as client, Hesitant(server.api_url) as hesitant:
             seen = {run: await client.read_flow_run(UUID(run)) for run in (first, second)}
             turn = anyio.Lock()
             publisher = Publisher(hesitant, pool.name, None, turn)
 
-            async def tell():
+            async def emit():
                 await publisher.waiting(
                     [explanation(run) for run in seen],
                     {run: demand(flow_run) for run, flow_run in seen.items()},
@@ -263,7 +268,7 @@ def test_a_run_that_starts_while_it_is_told_why_it_waits_has_started(server, poo
                 )
 
             async with anyio.create_task_group() as group:
-                group.start_soon(tell)
+                group.start_soon(emit)
                 await hesitant.has_looked.wait()
                 group.start_soon(start, turn, client, hesitant.happened)
                 # As far as the start gets while the first one's reason is still to be written.
@@ -271,6 +276,6 @@ def test_a_run_that_starts_while_it_is_told_why_it_waits_has_started(server, poo
                 hesitant.may_write.set()
         return hesitant.happened
 
-    assert anyio.run(tell_while_it_starts) == [f"{first} told", "both start"]
+    assert anyio.run(publish_while_it_starts) == [f"{first} told", "both start"]
 
     assert [pool.state(run) for run in (first, second)] == ["Pending", "Pending"]

@@ -12,7 +12,7 @@ def test_workers_of_two_machines_start_no_run_twice(pool, journal):
     pool.start_worker()
     other_ledger = f"sqlite:///{pool.folder / 'other.db'}"
     pool.environment |= {
-        # What makes it another machine, as far as these workers can tell.
+        # What makes it another machine, as far as these workers can see.
         "PREFECT_INTEGRATIONS_GPU_STATE_DIR": str(pool.folder / "other"),
         "PREFECT_INTEGRATIONS_GPU_LEDGER_URL": other_ledger,
     }

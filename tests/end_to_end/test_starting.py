@@ -7,7 +7,7 @@ from tests.end_to_end.conftest import FLOWS
 from tests.support.prefect_stack import wait_for
 
 
-def test_nobody_is_preempted_while_it_starts(pool, journal, tmp_path):
+def test_no_run_is_preempted_while_it_starts(pool, journal, tmp_path):
     """The urgent run waits for the start, also after the worker was killed, and learns why."""
     gate, release = tmp_path / "gate", tmp_path / "release"
     slow = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables(120, release, gate))

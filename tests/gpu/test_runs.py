@@ -72,7 +72,7 @@ def test_a_training_is_preempted_with_a_checkpoint_and_resumes_to_the_same_losse
     assert not first.is_charged_failure
     assert second.restored_from == first.checkpoint is not None
     before, after, reference = losses(low, 1), losses(low, 2), losses(urgent, 1)
-    # It saved when it was told, and did no more than a few steps until it was ended.
+    # It saved at its notice, and did no more than a few steps until it was ended.
     begin = after[0][0]
     assert [number for number, _ in before] == list(range(len(before)))
     assert len(before) - FEW_STEPS <= begin <= len(before) < URGENT_STEPS

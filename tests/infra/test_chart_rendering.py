@@ -307,7 +307,7 @@ def test_the_worker_keeps_to_the_restricted_standard():
     }
 
 
-def test_a_cluster_that_chooses_user_ids_is_told_none():
+def test_a_cluster_that_chooses_user_ids_gets_none():
     pod, _ = worker(render({"podSecurityContext": {"runAsUser": None, "fsGroup": None}}))
     assert pod["securityContext"] == {
         "runAsNonRoot": True,

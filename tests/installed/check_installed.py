@@ -68,7 +68,7 @@ def prefect_knows_the_worker() -> None:
     assert worker.__module__.startswith("gpu_core."), worker
 
 
-def the_command_tells_its_version() -> None:
+def the_command_prints_its_version() -> None:
     """The console script starts."""
     command = Path(sys.executable).with_name("prefect-gpu")
     done = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=240)
@@ -142,7 +142,7 @@ CHECKS = (
     every_module_imports,
     every_entry_point_loads,
     prefect_knows_the_worker,
-    the_command_tells_its_version,
+    the_command_prints_its_version,
     blocks_and_flows_are_in_the_library,
     a_new_ledger_opens,
     the_nightly_report_runs,

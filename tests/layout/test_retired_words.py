@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.layout.retired_words import PERSONS, retired_words
-from tests.layout.texts import docstrings, notes, texts
+from tests.layout.retired_words import IN_NOTES, retired_words
+from tests.layout.texts import docstrings, names, notes, texts
 
 CODE = sorted(path for root in ("gpu_core", "flows", "blocks") for path in Path(root).rglob("*.py"))
 ALL_CODE = sorted(
     [*CODE, *(p for root in ("tests", "benchmarks") for p in Path(root).rglob("*.py"))]
 )
 PAGES = [Path("README.md"), *sorted(Path("docs").glob("*.md"))]
+DESIGNS = [
+    *(Path(name) for name in ("prefect.yaml", "CONTRIBUTING.md", "AGENTS.md")),
+    *sorted(Path("gpu_core").rglob("DESIGN.md")),
+]
 
 
 def of_code(path: Path, source: str) -> Iterator[str]:
@@ -34,13 +38,20 @@ def test_messages_have_no_retired_word() -> None:
 
 
 def of_notes(path: Path, source: str) -> Iterator[str]:
-    """The words for persons in comments, docstrings and the ids of test cases."""
-    for line, text in notes(source):
-        yield from (f"{path}:{line}: {word}" for word in retired_words(text, PERSONS))
+    """The retired words in comments, docstrings, names and the ids of test cases."""
+    for line, text in (*notes(source), *names(source)):
+        yield from (f"{path}:{line}: {word}" for word in retired_words(text, IN_NOTES))
 
 
-def test_notes_have_no_word_for_persons() -> None:
-    found = [word for path in ALL_CODE for word in of_notes(path, path.read_text(encoding="utf-8"))]
+def test_notes_and_names_have_no_retired_word() -> None:
+    code = [path for path in ALL_CODE if "retired_words" not in path.name]
+    found = [word for path in code for word in of_notes(path, path.read_text(encoding="utf-8"))]
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("page", DESIGNS, ids=str)
+def test_a_design_has_no_retired_word_of_notes(page: Path) -> None:
+    found = list(retired_words(page.read_text(encoding="utf-8"), IN_NOTES))
     assert not found, "\n" + "\n".join(found)
 
 
@@ -104,10 +115,13 @@ def test_a_planted_word_is_found(path: str, source: str, want: list[str]) -> Non
         pytest.param('LIMIT = 3\n"""Of everybody."""\n', ["'everybody'"], id="of a constant"),
         pytest.param('param(1, id="somebody\'s file")\n', ["'somebody'"], id="the id of a case"),
         pytest.param('team = "nobody"\n', [], id="a value"),
-        pytest.param("# The run is told.\n", [], id="a word that notes may have"),
+        pytest.param("# The run is told.\n", ["'told'"], id="another retired word"),
+        pytest.param("def test_nobody_waits(): ...\n", ["'nobody'"], id="the name of a test"),
+        pytest.param("class Told: ...\n", ["'Told'"], id="the name of a class"),
+        pytest.param("# A wish goes on.\n", [], id="a word that notes may have"),
     ],
 )
-def test_a_planted_word_for_persons_is_found(source: str, want: list[str]) -> None:
+def test_a_planted_word_in_notes_and_names_is_found(source: str, want: list[str]) -> None:
     found = list(of_notes(Path("tests/test_a.py"), source))
     assert len(found) == len(want), found
     assert all(word in line for word, line in zip(want, found, strict=True))

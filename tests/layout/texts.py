@@ -37,3 +37,11 @@ def notes(source: str) -> Iterator[tuple[int, str]]:
         is_note = isinstance(node, ast.Expr) or (isinstance(node, ast.keyword) and node.arg == "id")
         if is_note and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.value.lineno, node.value.value
+
+
+def names(source: str) -> Iterator[tuple[int, str]]:
+    """The names of functions and classes in this code, by line, as words."""
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, kinds):
+            yield node.lineno, node.name.replace("_", " ")

@@ -28,7 +28,7 @@ def main() -> None:
     )
     parser.add_argument("--code", type=Path, action="append", default=[], help="put on its path")
     options = parser.parse_args()
-    # Not resolved: the link is what tells Python its environment.
+    # Not resolved: Python knows its environment by the link.
     print(json.dumps(fragment(options.python.absolute(), options.code), indent=2))
 
 

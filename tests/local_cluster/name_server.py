@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tells the addresses of Services' pods by name, as a cluster's DNS does; nothing else has a name.
+"""Resolves the names of Services' pods, as a cluster's DNS does; nothing else has a name.
 
 It looks into the API server for every question, so that an answer is never old: a few lines that
 are right, for a cluster with few pods. The form of messages is RFC 1035's.
@@ -68,13 +68,13 @@ def respond(question: bytes, find: Callable[[str], list[str] | None]) -> bytes |
     except ApiError:
         found, result = None, _SERVER_FAILURE
     # A name without an address of the kind that was asked for (IPv6, say) exists all the same.
-    told = (found or [])[:_MOST_ADDRESSES] if (kind, network) == (_A, _IN) else []
+    reported = (found or [])[:_MOST_ADDRESSES] if (kind, network) == (_A, _IN) else []
     flags = _RESPONSE | flags & _RECURSION_DESIRED | result
     return b"".join(
         [
-            _HEADER.pack(number, flags, 1, len(told), 0, 0),
+            _HEADER.pack(number, flags, 1, len(reported), 0, 0),
             question[_HEADER.size : end + _QUESTION_END.size],
-            *map(_answer, told),
+            *map(_answer, reported),
         ]
     )
 

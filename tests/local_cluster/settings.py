@@ -51,7 +51,7 @@ class Settings:
         nodes: The nodes with kubelets; at least one.
         node_labels: Labels that their kubelets register them with.
         gpus: How many `nvidia.com/gpu` each of them says it has.
-        name_server: The loopback address whose port 53 tells the names of Services.
+        name_server: The loopback address whose port 53 resolves the names of Services.
         node_grace_s: After how many seconds of silence a node counts as not ready.
     """
 

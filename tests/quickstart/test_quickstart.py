@@ -55,7 +55,7 @@ def processes_in(folder: Path) -> Iterator[psutil.Process]:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """What one whole quickstart says. Its servers are up while these tests run; then all stops."""
     folder = tmp_path_factory.mktemp("whole")
     output = folder / "output"
@@ -79,9 +79,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def page(told: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def page(reported: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A browser that looks at the quickstart's pages."""
-    assert "The servers stay up" in told
+    assert "The servers stay up" in reported
     with browser(tmp_path_factory.mktemp("browser") / "profile") as opened:
         yield opened
 
@@ -91,10 +91,10 @@ whole = pytest.mark.xdist_group("quickstart")
 at_any_width = pytest.mark.parametrize("width_px", [400, 1440])
 
 
-def link(told: str, name: str) -> str:
+def link(reported: str, name: str) -> str:
     """The address that the quickstart gives for this."""
-    found = re.search(rf"^  {name} +(http\S+)$", told, re.MULTILINE)
-    assert found, f"no address of {name}: {told}"
+    found = re.search(rf"^  {name} +(http\S+)$", reported, re.MULTILINE)
+    assert found, f"no address of {name}: {reported}"
     return found[1]
 
 
@@ -109,8 +109,8 @@ def attempts_page(run_page: str) -> str:
 
 
 @whole
-def test_it_fits_100_columns_and_ends_with_four_links_and_one_next_step(told: str) -> None:
-    lines = told.splitlines()
+def test_it_fits_100_columns_and_ends_with_four_links_and_one_next_step(reported: str) -> None:
+    lines = reported.splitlines()
     assert [line for line in lines if len(line) > 100 and "http" not in line] == []
     links = [line for line in lines if re.match(r"^  \S.*  +http", line)]
     assert len(links[links.index(next(x for x in links if "The preempted" in x)) :]) == 4
@@ -118,25 +118,25 @@ def test_it_fits_100_columns_and_ends_with_four_links_and_one_next_step(told: st
 
 
 @whole
-def test_the_whole_story(told: str) -> None:
+def test_the_whole_story(reported: str) -> None:
     """Everything runs, the resumed training is exact, the report finds its anomaly."""
-    assert "yes the training was preempted once" in told
-    assert "yes its second attempt started from a checkpoint" in told
-    assert "yes weights: " in told
-    assert "  NO  " not in told
-    assert "WaitingForVictims: " in told
-    assert "Preempted: 'urgent' is more urgent" in told
-    assert "Generated history." in told
-    assert "generated-forgotten-sweep" in told
+    assert "yes the training was preempted once" in reported
+    assert "yes its second attempt started from a checkpoint" in reported
+    assert "yes weights: " in reported
+    assert "  NO  " not in reported
+    assert "WaitingForVictims: " in reported
+    assert "Preempted: 'urgent' is more urgent" in reported
+    assert "Generated history." in reported
+    assert "generated-forgotten-sweep" in reported
 
 
 @whole
 @pytest.mark.browser
 @at_any_width
 def test_the_page_of_the_preempted_run_says_why_it_was_and_what_it_waited_for(
-    told: str, page: Page, width_px: int
+    reported: str, page: Page, width_px: int
 ) -> None:
-    page.open(link(told, "The preempted run"), width_px)
+    page.open(link(reported, "The preempted run"), width_px)
     page.wait_for("train-512")
     for reason in ("Preempted: 'urgent' is more urgent", "WaitingForGpus: Waiting for 4 GPUs"):
         page.wait_for(reason)
@@ -147,10 +147,10 @@ def test_the_page_of_the_preempted_run_says_why_it_was_and_what_it_waited_for(
 @pytest.mark.browser
 @at_any_width
 def test_the_attempts_of_the_preempted_run_are_in_view_with_cost_and_total(
-    told: str, page: Page, width_px: int
+    reported: str, page: Page, width_px: int
 ) -> None:
-    (total,) = re.findall(r"│ train-512 +│.*│ +(\$[0-9.]+) │.*│.*│$", told, re.MULTILINE)
-    page.open(attempts_page(link(told, "The preempted run")), width_px)
+    (total,) = re.findall(r"│ train-512 +│.*│ +(\$[0-9.]+) │.*│.*│$", reported, re.MULTILINE)
+    page.open(attempts_page(link(reported, "The preempted run")), width_px)
     page.wait_for(f"Total: {total}", "'urgent' is more urgent", "Preempted", "Completed")
     page.wait_for("Open its MLflow run")
     first, second = re.findall(r"\b[12] (\$[0-9.]+) (?:Preempted|Completed)", page.text())
@@ -164,9 +164,9 @@ def test_the_attempts_of_the_preempted_run_are_in_view_with_cost_and_total(
 @pytest.mark.browser
 @at_any_width
 def test_the_link_of_the_nightly_report_leads_to_the_report(
-    told: str, page: Page, width_px: int
+    reported: str, page: Page, width_px: int
 ) -> None:
-    page.open(link(told, "The nightly report"), width_px)
+    page.open(link(reported, "The nightly report"), width_px)
     page.wait_for("GPU cost on", "Generated data.", "generated-forgotten-sweep", "By team")
     (headline,) = re.findall(r"\$[0-9.,]+ for [0-9.]+ GPU-hours in \d+ runs?", page.text())
     assert page.is_in_view(headline)
@@ -174,8 +174,8 @@ def test_the_link_of_the_nightly_report_leads_to_the_report(
 
 @whole
 @pytest.mark.browser
-def test_mlflow_compares_the_preempted_training_with_its_twin(told: str, page: Page) -> None:
-    page.open(link(told, "The two trainings"), 1440)
+def test_mlflow_compares_the_preempted_training_with_its_twin(reported: str, page: Page) -> None:
+    page.open(link(reported, "The two trainings"), 1440)
     page.wait_for("Comparing 2 Runs", "train-512-undisturbed", "cost/total_usd", "test_accuracy")
     for name in ("train-512", "train-512-undisturbed", "cost/total_usd"):
         assert page.is_in_width(name), name

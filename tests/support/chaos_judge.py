@@ -113,7 +113,7 @@ def _of_bodies(events: Sequence[Event]) -> Iterator[str]:
 def _of_repetitions(
     events: Sequence[Event], states: Sequence[Mapping[str, Any]], spans: Sequence[Span]
 ) -> Iterator[str]:
-    """Work that is done is not done again, unless a fault kept its end from being told.
+    """Work that is done is not done again, unless a fault kept its end from being reported.
 
     A body that reaches its end after Prefect has rescheduled its run, in the moment before SIGTERM
     reaches the process, is one that was stopped: Prefect never hears of that end.
@@ -221,7 +221,7 @@ def histories(
             continue
         lines.append(f"{run.name} ({run.flow_run_id}): {run}")
         moments = [*faults]
-        moments += [(e["at"], _told(e)) for e in events if e["run"] == run.flow_run_id]
+        moments += [(e["at"], _reported(e)) for e in events if e["run"] == run.flow_run_id]
         moments += [
             (_epoch_s(state["timestamp"]), f"   Prefect: {state['name']}: {state['message']}")
             for state in states.get(run.flow_run_id, ())
@@ -230,7 +230,7 @@ def histories(
     return "\n".join(lines)
 
 
-def _told(event: Event) -> str:
+def _reported(event: Event) -> str:
     where = f"attempt {event['attempt']}, process {event['pid']}, {','.join(event['devices'])}"
     more = " ".join(str(event[key]) for key in ("step", "message") if key in event)
     return f"   {event['what']} {more}  ({where})"

@@ -35,7 +35,7 @@ class Phase(StrEnum):
     STARTED = "started"
     """Step 5 is done, and nothing runs yet."""
     RUNNING = "running"
-    TOLD_TO_END = "told to end"
+    STOP_REQUESTED = "told to end"
     JUDGED = "judged"
     """Step 8 is done, 10 is not: Prefect may know of the end or not."""
 
@@ -132,7 +132,7 @@ def _phase(attempt: Attempt, begun: Collection[tuple[str, int]]) -> Phase:
     if attempt.settlement is not None:
         return Phase.JUDGED
     if attempt.drain_requested_at is not None:
-        return Phase.TOLD_TO_END
+        return Phase.STOP_REQUESTED
     if attempt.started_at is None:
         return Phase.ADMITTED
     if (attempt.flow_run_id, attempt.number) in begun:

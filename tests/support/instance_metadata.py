@@ -10,7 +10,7 @@ _PREFIX = "/latest/meta-data/"
 
 
 class FakeMetadata:
-    """What the service tells; a test changes it."""
+    """What the service answers; a test changes it."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -45,12 +45,14 @@ def metadata_server() -> Iterator[FakeMetadata]:
                 "spot/instance-action": fake.interruption,
                 "events/recommendations/rebalance": fake.rebalance,
             }
-            told = known.get(self.path.removeprefix(_PREFIX))
-            if told is None:
+            reported = known.get(self.path.removeprefix(_PREFIX))
+            if reported is None:
                 self._answer(404)
             else:
-                self._answer(fake.status, told if isinstance(told, str) else json.dumps(told))
-            if told is not None or "rebalance" in self.path:
+                self._answer(
+                    fake.status, reported if isinstance(reported, str) else json.dumps(reported)
+                )
+            if reported is not None or "rebalance" in self.path:
                 fake.was_asked.set()
             return None
 

@@ -22,7 +22,7 @@ _WANT = [f"line {number}" for number in range(LINES)]
 
 
 @dataclass
-class Told:
+class Received:
     """What was reported of one pod's output.
 
     Attributes:
@@ -70,7 +70,7 @@ def printing_pods(count: int, nodes: Sequence[str], *, line_every_s: float) -> d
 
 async def follow_new_pods(
     cluster: Cluster, namespace: str, pods: Mapping[str, Json], *, connections: int | None
-) -> dict[str, Told]:
+) -> dict[str, Received]:
     """Create these pods and follow their output to its end, over a client of its own.
 
     Args:
@@ -90,7 +90,7 @@ async def follow_new_pods(
 
 async def _follow_all(
     api: KubernetesApi, follower: OutputFollower, namespace: str, pods: Sequence[str]
-) -> dict[str, Told]:
+) -> dict[str, Received]:
     """Follow the output of these pods until each has ended and all of it is reported.
 
     Args:
@@ -99,7 +99,7 @@ async def _follow_all(
         namespace: Of the pods.
         pods: Their names; their container is `main`.
     """
-    told = {pod: Told() for pod in pods}
+    reported = {pod: Received() for pod in pods}
     ended: set[str] = set()
     with anyio.CancelScope() as looking:
         async with anyio.create_task_group() as lookers:
@@ -111,12 +111,12 @@ async def _follow_all(
                         namespace=namespace,
                         pod=pod,
                         container="main",
-                        tell=told[pod].take,
+                        emit=reported[pod].take,
                         is_over=lambda pod=pod: pod in ended,
                     )
                     followers.start_soon(follower.follow, output)
             looking.cancel()
-    return told
+    return reported
 
 
 async def _keep_looking(api: KubernetesApi, namespace: str, ended: set[str]) -> None:

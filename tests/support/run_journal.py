@@ -46,7 +46,7 @@ def read_lives(path: Path) -> tuple[Life, ...]:
 
 
 def lives_of(lines: Iterable[str]) -> tuple[Life, ...]:
-    """The lives that these lines tell of, in the order in which they started."""
+    """The lives in these lines, in the order in which they started."""
     lives: dict[tuple[str, int, str], Life] = {}
     for line in lines:
         at, what, run, attempt, pod, step, *rank = line.split()

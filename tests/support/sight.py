@@ -28,7 +28,7 @@ class Sight:
         fullest: The pods that held so many, each in one line.
         most_running: The most pods that ran at a time.
         ran: Flow run and attempt id of every pod that was seen to run, or to have run.
-        twice: Runs of which two pods had neither ended nor been told to, at a time, and were not
+        twice: Runs of which two pods had neither ended nor been stopped, at a time, and were not
             nodes of one gang. (Before 1.26 Kubernetes puts another pod in the place of one that is
             deleted while that one ends.)
         placed: By attempt, the node and the GPUs of each of its Jobs' pods.

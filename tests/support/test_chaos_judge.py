@@ -159,7 +159,7 @@ def test_the_judge_finds(events, facts, want):
     assert any(want in violation for violation in judged(events, **facts))
 
 
-def test_a_run_that_nobody_submitted_is_found():
+def test_a_run_that_was_not_submitted_is_found():
     assert violations([], body(), {}) == {"r": ["a run that nobody submitted"]}
 
 

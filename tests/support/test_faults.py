@@ -32,7 +32,7 @@ def test_over_three_stories_the_worker_is_killed_in_every_phase():
         pytest.param({"number": 2, "started_at": at(0)}, {Phase.STARTED}, id="its Job is there"),
         pytest.param({"started_at": at(0)}, {Phase.RUNNING}, id="it noted its begin"),
         pytest.param(
-            {"started_at": at(0), "drain_requested_at": at(0)}, {Phase.TOLD_TO_END}, id="drained"
+            {"started_at": at(0), "drain_requested_at": at(0)}, {Phase.STOP_REQUESTED}, id="drained"
         ),
         pytest.param(
             {"started_at": at(0), "drain_requested_at": at(0), "settlement": {"message": "over"}},

@@ -1,4 +1,4 @@
-"""What can go wrong with the ledger, one class for each thing a caller may want to tell apart."""
+"""What can go wrong with the ledger, one class for each that a caller may treat differently."""
 
 from gpu_core.decisions.model.errors import GpuSchedulingError
 

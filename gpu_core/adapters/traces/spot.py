@@ -1,7 +1,7 @@
 """Spot traces as SkyPilot publishes them: `{"metadata": {"gap_seconds": 600}, "data": [1, 0]}`.
 
 A value is how many nodes could be had in that tick: 1 means that spot was available. (Copies in
-which 1 means unavailable are in circulation; nothing in a file tells them apart.)
+which 1 means unavailable are in circulation; nothing in a file distinguishes them.)
 """
 
 from pathlib import Path

@@ -81,7 +81,7 @@ def _story(console: Console, services: Services, folder: Path, *, keep: bool) ->
     with Progress(console, "Prefect's server and MLflow are starting"):
         prefect, mlflow = _start_servers(services, folder, addresses)
         # Prefect reads its settings when it is first imported, so that it is imported after them.
-        from gpu_core.cli.quickstart.demo import tell
+        from gpu_core.cli.quickstart.demo import play_story
         from gpu_core.cli.setup.command import setup
         from gpu_core.cli.setup.options import SetupOptions
 
@@ -114,7 +114,7 @@ def _story(console: Console, services: Services, folder: Path, *, keep: bool) ->
             "quickstart",
         ],
     )
-    return tell(console, services, folder, addresses, keep=keep)
+    return play_story(console, services, folder, addresses, keep=keep)
 
 
 def _start_servers(

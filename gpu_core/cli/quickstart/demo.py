@@ -62,11 +62,11 @@ class _Seen:
     """The reasons of this wait: each is printed once, not each time its numbers change."""
 
 
-def tell(
+def play_story(
     console: Console, services: Services, folder: Path, addresses: Addresses, *, keep: bool
 ) -> bool:
     """Submit the runs, follow them and check them. True if everything was as it should be."""
-    return asyncio.run(_Story(console, services, folder, addresses, keep=keep).tell())
+    return asyncio.run(_Story(console, services, folder, addresses, keep=keep).play())
 
 
 class _Story:
@@ -88,7 +88,7 @@ class _Story:
         self._seen: dict[UUID, _Seen] = {}
         self._began = time.monotonic()
 
-    async def tell(self) -> bool:
+    async def play(self) -> bool:
         gpus = self._gpus()
         async with get_client() as client:
             self._client: PrefectClient = client

@@ -19,7 +19,7 @@ _NAMES: dict[Part, str] = {"api": "Prefect's API was unavailable", "disk": "the 
 _UNNOTICED = timedelta(seconds=10)
 
 # Prefect's client repeats a request five times, 2 to 32 s apart: an error ends its process a minute
-# after the outage started, and telling Prefect of that takes as long again.
+# after the outage started, and reporting it to Prefect takes as long again.
 _ECHO = timedelta(seconds=120)
 
 # An engine that begins its flow at all has started it by then, also on a busy machine.

@@ -77,7 +77,7 @@ _SCRIPT_SIGNS = (
 )
 _NO_FILE = re.compile(r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<file>.+?)'")
 
-# Without such a line. Prefect 3.8: `load_function_and_convert_to_flow`, `run_step`; what tells more
+# Without such a line. Prefect 3.8: `load_function_and_convert_to_flow`, `run_step`; what says more
 # comes first.
 _SIGNS = (
     _Sign(

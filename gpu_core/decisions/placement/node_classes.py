@@ -34,7 +34,7 @@ class NodeClasses:
         self._node_classes: dict[tuple[str, ...], list[NodeClass]] = {}
 
     def of(self, *shapes: Shape) -> list[NodeClass]:
-        """The classes that these shapes can tell apart."""
+        """The classes that these shapes distinguish."""
         labels = {name for shape in shapes for name, _ in shape.node_labels}
         labels |= {shape.same_label for shape in shapes if shape.same_label is not None}
         names = tuple(sorted(labels))

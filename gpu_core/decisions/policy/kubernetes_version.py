@@ -24,7 +24,7 @@ class Capabilities:
     def gangs_in_one_job(self) -> bool:
         """Whether an Indexed Job may run a gang.
 
-        Where a pod can be replaced too early, no label tells its rank by which the two could be
+        Where a pod can be replaced too early, no label has its rank, by which the two could be
         kept apart (that came with 1.28).
         """
         return self.indexed_jobs and self.pod_failure_policy

@@ -31,7 +31,7 @@ which they do not cover. 4, 6, 10 and 20 were tried on us-west-2a at 3 and 6 min
 CHANGES_PER_CYCLE = 0.5
 """What one cycle of spot loses in changeovers: there and back in the worst case, nothing where
 on-demand runs through a short time up. 0, 1/2, 1 and 3/2 were tried on us-west-2a."""
-LIVES_THAT_TELL = 5
+ENOUGH_LIVES = 5
 """Lives from which a stay is estimated; the prior, a quarter of one, would be under 5 %
 of them."""
 HIGHEST_SLACK_PRICE = 5.0
@@ -197,7 +197,7 @@ def stay_work_s(state: CapacityState) -> float:
     """
     age_s = state.spot.age_s
     lives = [(life_s - age_s, 1.0) for life_s in state.spot.up.latest_s if life_s > age_s]
-    if len(lives) < LIVES_THAT_TELL:
+    if len(lives) < ENOUGH_LIVES:
         lives.append((MEAN_UP_S, MEAN_UP_WEIGHT))
     done_s = sum(
         weight * min(state.remaining_work_s, max(0.0, life_s - state.changeover_s))

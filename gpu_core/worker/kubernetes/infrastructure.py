@@ -262,7 +262,7 @@ class KubernetesInfrastructure:
 
     async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
         """The nodes with GPUs, without what the pods of others use."""
-        self._tell_failure()
+        self._log_failure()
         self._policy, self._telemetry = policy.kubernetes, policy.telemetry
         self._pod_use.set_policy(policy)
         if not self._view.is_behind_on_nodes:  # they may have spoken since
@@ -445,7 +445,7 @@ class KubernetesInfrastructure:
         open_attempts = {label_value(running.attempt.attempt_id) for running in attempts}
         await self._ttl_cleanup.clear(open_attempts, policy.kubernetes, datetime.now(UTC))
         await self._orphan_cleanup.end(open_attempts, self._fenced)
-        self._silent_nodes.tell(attempts, self._fenced, policy.kubernetes, datetime.now(UTC))
+        self._silent_nodes.log(attempts, self._fenced, policy.kubernetes, datetime.now(UTC))
         for running in attempts:
             await self._keep_from_replacing(running)
         await self._gang_start.reconcile([r for r in attempts if is_gang_of_flow(r)])
@@ -465,7 +465,7 @@ class KubernetesInfrastructure:
         # A gang of which a pod is missing waits for it.
         has_begun = bool(begun_pods(pods)) and not wants_pods(jobs, pods)
         if has_begun if custom_job is None else is_custom_running(custom_job):
-            self._containers.begin_to_tell_running(running)
+            self._containers.begin_to_report_running(running)
 
     def _follow_output(self, running: AttemptState) -> None:
         """Let the run have the output of its containers without Prefect."""
@@ -635,7 +635,7 @@ class KubernetesInfrastructure:
             return None  # what its pods did was to wait for the others
         has_run = bool(begun_pods(self._view.last_pods_of(attempt_id)))
         if has_run and is_container_job(running) and self._containers is not None:
-            await self._containers.tell_running(running)
+            await self._containers.report_running(running)
         lines = self._last_lines_followed(attempt_id)
         pods = self._view.last_pods_of(attempt_id)
         if self._is_operated(running):
@@ -746,7 +746,7 @@ class KubernetesInfrastructure:
             return True
         return commands.is_operated(request_of(running))
 
-    def _tell_failure(self) -> None:
+    def _log_failure(self) -> None:
         """Let the log say when what is planned with may be old, and when it is not any more."""
         failure = self._view.failure
         if (failure is None) != (self._failure is None):

@@ -105,7 +105,7 @@ def _attempt(number: int) -> Attempt:
 
 
 def run_environment(folder: Path) -> dict[str, str]:
-    """What the worker tells the run that runs."""
+    """What the worker passes to the run that runs."""
     return RunContext(
         flow_run_id="run-1",
         attempt=1,

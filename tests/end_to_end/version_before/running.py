@@ -37,7 +37,7 @@ def main() -> int:
         write("checkpoint.json", json.loads(sys.argv[1]) | {"answers_notice": True})
         wait_for_file("nothing comes after the notice but SIGTERM")
     except Terminated:
-        # Prefect's own process does so, as the worker has told it to reschedule.
+        # Prefect's own process does so, as the worker has it reschedule.
         propose("SCHEDULED", "AwaitingRetry")
     write("exit.json", {"exit_code": 143, "started_at": started_at, "ended_at": now()})
     return 143

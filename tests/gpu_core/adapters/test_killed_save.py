@@ -54,10 +54,10 @@ def kill_during_save(root: Path, stop_at: int) -> None:
     )
     assert writer.stdout is not None
     with writer.stdout:
-        told = writer.stdout.readline()
+        reported = writer.stdout.readline()
         writer.kill()
         assert writer.wait() == -signal.SIGKILL
-    assert told == "stopped\n"
+    assert reported == "stopped\n"
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def test_a_disk_that_is_full_is_said() -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_whoever_reads_may_stop_early() -> None:
+def test_a_reader_may_stop_early() -> None:
     """As `head` does; a pipe whose other end is closed is one that was closed early."""
     reading, writing = os.pipe()
     os.close(reading)

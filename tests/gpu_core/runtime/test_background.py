@@ -190,7 +190,7 @@ def test_a_failed_save_is_a_warning_and_is_tried_again(
 def test_a_zombie_learns_in_the_background(
     start_attempt: StartAttempt, slow_store: SlowStore
 ) -> None:
-    """Whatever it calls next tells it to end."""
+    """Whatever it calls next stops it."""
     start_attempt(1)
     with checkpointing(store=slow_store, background=True) as zombie:
         slow_store.is_open.clear()
@@ -374,7 +374,7 @@ def test_old_capacity_is_known_to_be_old(start_attempt: StartAttempt) -> None:
     assert intervals == pytest.approx([150, 442], abs=2)
 
 
-def test_the_first_block_tells_the_second_nothing_wrong(start_attempt: StartAttempt) -> None:
+def test_the_first_block_gives_the_second_nothing_wrong(start_attempt: StartAttempt) -> None:
     """A report of an answered notice is not repeated for a later notice."""
     run = start_attempt(1)
     with checkpointing() as ckpt:

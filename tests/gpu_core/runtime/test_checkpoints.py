@@ -1,4 +1,4 @@
-"""Checkpoints as a flow sees them: restored, due, saved, and told to the worker."""
+"""Checkpoints as a flow sees them: restored, due, saved, and reported to the worker."""
 
 import json
 import logging
@@ -216,7 +216,7 @@ def test_a_notice_that_comes_during_a_save_asks_for_another(start_attempt: Start
         assert ckpt.due()
 
 
-def test_what_the_worker_is_told(start_attempt: StartAttempt) -> None:
+def test_what_the_worker_gets(start_attempt: StartAttempt) -> None:
     """It learns at once that the run can save, then what it started with, then what is safe."""
     run = start_attempt(1)
     assert report_of(run) is None
@@ -225,17 +225,17 @@ def test_what_the_worker_is_told(start_attempt: StartAttempt) -> None:
         ckpt.restore(None)
         clock_before = datetime.now(UTC)
         saved = ckpt.save({"step": 1})
-        told = report_of(run)
-    assert told == CheckpointReport(
+        reported = report_of(run)
+    assert reported == CheckpointReport(
         attempt_id="3f0c-1",
         checkpoint="3f0c/000001-00000001",
         sequence=1,
-        saved_at=told.saved_at,
+        saved_at=reported.saved_at,
         size_bytes=saved.size_bytes,
         duration_s=saved.duration_s,
-        first_step_at=told.first_step_at,
+        first_step_at=reported.first_step_at,
     )
-    assert clock_before <= told.first_step_at <= told.saved_at <= datetime.now(UTC)
+    assert clock_before <= reported.first_step_at <= reported.saved_at <= datetime.now(UTC)
 
     run = start_attempt(2)
     with checkpointing() as ckpt:
@@ -245,7 +245,7 @@ def test_what_the_worker_is_told(start_attempt: StartAttempt) -> None:
         )
 
 
-def test_the_worker_is_told_when_the_first_new_step_was_done(start_attempt: StartAttempt) -> None:
+def test_the_worker_learns_when_the_first_new_step_was_done(start_attempt: StartAttempt) -> None:
     """The first question whether to save says so, and no later one changes it."""
     run = start_attempt(1)
     with checkpointing() as ckpt:
@@ -261,7 +261,7 @@ def test_the_worker_is_told_when_the_first_new_step_was_done(start_attempt: Star
 
 
 @pytest.mark.parametrize("adapts", [False, True])
-def test_the_worker_is_told_what_an_interruption_loses(
+def test_the_worker_learns_what_an_interruption_loses(
     start_attempt: StartAttempt, *, adapts: bool
 ) -> None:
     """Once a save was measured: half of the ten minutes between two saves, and a save."""
@@ -300,7 +300,7 @@ def test_the_clock_measures_the_whole_stand_still(start_attempt: StartAttempt) -
         assert ckpt.save(Slow()).duration_s == 4.5
 
 
-def test_a_zombie_is_told_to_end(start_attempt: StartAttempt) -> None:
+def test_a_zombie_is_stopped(start_attempt: StartAttempt) -> None:
     """After the next attempt has started, the earlier one can neither save nor begin again."""
     start_attempt(1)
     with checkpointing() as zombie:

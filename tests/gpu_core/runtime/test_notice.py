@@ -22,7 +22,7 @@ StartAttempt = Callable[..., RunContext]
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def told(reason: str, at: datetime = NOON) -> Notice:
+def reported(reason: str, at: datetime = NOON) -> Notice:
     return Notice(
         reason=reason, message="", requested_at=at, deadline_at=at + timedelta(seconds=30)
     )
@@ -75,8 +75,8 @@ def test_an_interruption_of_the_instance_is_a_notice(
 def test_the_last_notice_counts(tmp_path: Path) -> None:
     """A recommendation of the provider, and then its interruption."""
     sources = [PolledNotice(lambda: None), PolledNotice(lambda: None)]
-    sources[0]._notice = told("Interrupted", NOON + timedelta(minutes=5))
-    sources[1]._notice = told("RebalanceRecommended")
+    sources[0]._notice = reported("Interrupted", NOON + timedelta(minutes=5))
+    sources[1]._notice = reported("RebalanceRecommended")
     assert Notices([NoticeFile(tmp_path / "none"), *sources]).current().reason == "Interrupted"
     assert Notices(sources[1:]).current().reason == "RebalanceRecommended"
     assert Notices(()).current() is None
@@ -103,10 +103,10 @@ def test_a_machine_without_the_service_is_asked_three_times(
 def test_an_outage_of_the_service_is_no_reason_to_give_up() -> None:
     """What answered once will answer again."""
     seen = threading.Event()
-    answers = iter([None, *[OSError("busy")] * 10, told("Interrupted")])
+    answers = iter([None, *[OSError("busy")] * 10, reported("Interrupted")])
 
     def ask() -> Notice | None:
-        answer = next(answers, told("Interrupted"))
+        answer = next(answers, reported("Interrupted"))
         if isinstance(answer, OSError):
             raise answer
         if answer is not None:
@@ -150,7 +150,7 @@ print("not reached", flush=True)
         pytest.param("leave", "restored 0\nleft\n", "restored 0\n", id="end with the block"),
     ],
 )
-def test_a_signal_that_nobody_handles(
+def test_a_signal_without_a_handler(
     tmp_path: Path, mode: str, want_output: str, want_restored: str
 ) -> None:
     """A real process: it saves before it ends by the signal, as its parent sees."""
@@ -170,7 +170,7 @@ def test_a_signal_that_nobody_handles(
     assert again.stdout.startswith(want_restored)
 
 
-def test_a_signal_that_somebody_handles_is_left_alone() -> None:
+def test_a_signal_with_a_handler_is_left_alone() -> None:
     """Inside a flow Prefect handles it."""
 
     def handler(_number: int, _frame: object) -> None:

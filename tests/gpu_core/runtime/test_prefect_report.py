@@ -31,11 +31,11 @@ class Server:
         self.received.append(labels)
 
 
-def test_a_report_arrives_as_it_was_told():
+def test_a_report_arrives_as_it_was_sent():
     server = Server()
-    told = PrefectReport("run", server)
-    told.tell(report(1))
-    told.close()
+    reported = PrefectReport("run", server)
+    reported.publish(report(1))
+    reported.close()
     values = from_labels(server.received[-1], "a")
     assert values is not None
     assert checkpoint_report_of(values) == report(1)
@@ -43,19 +43,19 @@ def test_a_report_arrives_as_it_was_told():
 
 def test_another_attempts_report_is_not_this_ones():
     server = Server()
-    told = PrefectReport("run", server)
-    told.tell(report(1))
-    told.close()
+    reported = PrefectReport("run", server)
+    reported.publish(report(1))
+    reported.close()
     assert from_labels(server.received[-1], "b") is None
 
 
-def test_a_slow_server_gets_the_newest_report_and_holds_nobody_up():
+def test_a_slow_server_gets_the_newest_report_and_delays_no_run():
     server = Server(is_open=False)
-    told = PrefectReport("run", server)
+    reported = PrefectReport("run", server)
     for sequence in range(100):
-        told.tell(report(sequence))
+        reported.publish(report(sequence))
     server.gate.set()
-    told.close()
+    reported.close()
     assert server.received[-1]["prefect-gpu.checkpoint.sequence"] == 99
     assert len(server.received) <= 3
 
@@ -64,9 +64,9 @@ def test_a_server_that_refuses_is_only_a_warning(caplog):
     def refuse(_flow_run_id, _labels):
         raise OSError("no route")
 
-    told = PrefectReport("run", refuse)
-    told.tell(report(1))
-    told.close()
+    reported = PrefectReport("run", refuse)
+    reported.publish(report(1))
+    reported.close()
     assert "no route" in caplog.text
 
 
@@ -83,11 +83,11 @@ def test_steps_are_reported_though_none_is_made_and_for_the_last_time_at_the_end
         if len(sent) >= 3:
             third.set()
 
-    told = PrefectReport("run", send, every_s=0.01)
-    with Progress(start_attempt(1), Ranks(), prefect=told) as progress:
+    reported = PrefectReport("run", send, every_s=0.01)
+    with Progress(start_attempt(1), Ranks(), prefect=reported) as progress:
         for _ in range(4):
             progress.step()
-        told.tell(report(1))
+        reported.publish(report(1))
         assert third.wait(240)
     assert steps_in(sent[-1]) == (4, "ended")
     assert any(labels.get("prefect-gpu.checkpoint.sequence") == 1 for labels in sent)

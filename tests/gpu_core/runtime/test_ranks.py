@@ -18,11 +18,11 @@ StartAttempt = Callable[..., RunContext]
 
 
 class Meeting:
-    """Ranks that are threads, and tell each other numbers."""
+    """Ranks that are threads, and exchange numbers."""
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._told: dict[int, int] = {}
+        self._reported: dict[int, int] = {}
         self._barrier = threading.Barrier(count)
 
     def ranks(self) -> list[Ranks]:
@@ -33,9 +33,9 @@ class Meeting:
 
     def _exchange_of(self, rank: int) -> Callable[[int], Sequence[int]]:
         def exchange(number: int) -> list[int]:
-            self._told[rank] = number
+            self._reported[rank] = number
             self._barrier.wait()
-            numbers = [self._told[each] for each in range(self._count)]
+            numbers = [self._reported[each] for each in range(self._count)]
             self._barrier.wait()
             return numbers
 
@@ -59,7 +59,7 @@ def on_all(
 
 
 def test_all_save_when_one_finds_it_is_time(start_attempt: StartAttempt) -> None:
-    """Clocks differ between ranks; the answer does not, and rank 0 tells the worker."""
+    """Clocks differ between ranks; the answer does not, and rank 0 reports to the worker."""
     run = start_attempt(1)
 
     def train(ckpt: Checkpointing, rank: int) -> list[bool]:

@@ -61,8 +61,8 @@ def test_why_a_state_is_pickled_is_logged_once(caplog: pytest.LogCaptureFixture)
     snapshots = Snapshots()
     for state in ({"models": [Model(LARGE)]}, {"models": [Model(LARGE)]}, {"plain": LARGE}):
         assert snapshots.take(state)[0] == SECTIONS
-    (told,) = [r.getMessage() for r in caplog.records if "pickled" in r.getMessage()]
-    assert f"because state['models'][0] is of the type {__name__}.Model" in told
+    (reported,) = [r.getMessage() for r in caplog.records if "pickled" in r.getMessage()]
+    assert f"because state['models'][0] is of the type {__name__}.Model" in reported
 
 
 def test_a_policy_that_refuses_pickles_refuses_such_a_state() -> None:

@@ -407,7 +407,7 @@ def test_a_folder_knows_its_disk_before_it_exists(tmp_path: Path) -> None:
     assert not (tmp_path / "not").exists()
 
 
-def test_a_size_that_nobody_signed_keeps_no_run_from_beginning(
+def test_an_unsigned_size_keeps_no_run_from_beginning(
     start_signed: StartAttempt, tmp_path: Path
 ) -> None:
     """Who can write to the store claims that the last save had 200 MiB; the disk has 100."""

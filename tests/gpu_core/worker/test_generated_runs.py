@@ -68,14 +68,14 @@ async def one_round(pool, seed):
         assert holding <= admitted | again, f"seed {seed}"
         for number, variables in inputs.items():
             message = pool.prefect.message(number)
-            told = pool.prefect.state(number)
+            reported = pool.prefect.state(number)
             if run_id(number) in (admitted | again) - holding:
                 is_own_limit = any(variables.get(name) is not None for name in _OWN_LIMITS)
-                assert is_own_limit, f"seed {seed}, run {number}: {told}, {variables!r:.500}"
-                assert told.startswith("Failed: "), f"seed {seed}, run {number}: {told}"
-            assert "InternalError" not in told, f"seed {seed}, run {number}: {told}"
-            is_told = run_id(number) in admitted | again or message
-            assert is_told, f"seed {seed}, run {number}: {variables!r:.500}"
+                assert is_own_limit, f"seed {seed}, run {number}: {reported}, {variables!r:.500}"
+                assert reported.startswith("Failed: "), f"seed {seed}, run {number}: {reported}"
+            assert "InternalError" not in reported, f"seed {seed}, run {number}: {reported}"
+            is_reported = run_id(number) in admitted | again or message
+            assert is_reported, f"seed {seed}, run {number}: {variables!r:.500}"
     return len(admitted | again)
 
 

@@ -33,7 +33,7 @@ POOL = WorkPool(
 
 
 class Server:
-    """Writes down what it is asked and told."""
+    """Writes down what it is asked and given."""
 
     def __init__(self, waiting):
         self.waiting = waiting

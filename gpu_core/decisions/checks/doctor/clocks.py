@@ -40,7 +40,7 @@ def clock_findings(readings: Iterable[ClockReading]) -> Iterator[Finding]:
             yield unknown("clocks.skew", f"{reading.name} does not report its time")
             continue
         skew_s = (reading.theirs - reading.ours).total_seconds()
-        # What the reading cannot tell apart from nothing is nothing.
+        # A deviation within the error of the reading counts as none.
         sure_s = max(0.0, abs(skew_s) - reading.error_s)
         side = "ahead of" if skew_s > 0 else "behind"
         text = f"the clock of {reading.name} is {abs(skew_s):,.1f} s {side} this machine's"

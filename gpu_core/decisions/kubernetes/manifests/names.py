@@ -63,7 +63,7 @@ _HASH_DIGITS = 8
 
 
 def label_value(text: str) -> str:
-    """The text as a valid label value; a hash tells apart what would otherwise become equal.
+    """The text as a valid label value; a hash keeps apart what would otherwise become equal.
 
     >>> label_value("vision & speech")
     'vision-speech-46cdadda'
@@ -88,7 +88,7 @@ _LONGEST_NAME = 47
 
 
 def object_name(prefix: str, text: str) -> str:
-    """The text as a valid name of an object; a hash tells apart what would become equal."""
+    """The text as a valid name of an object; a hash keeps apart what would become equal."""
     name = f"{prefix}{text}"
     if len(name) <= _LONGEST_NAME and re.fullmatch(r"[a-z0-9-]*[a-z0-9]", name):
         return name

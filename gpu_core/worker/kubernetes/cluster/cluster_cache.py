@@ -138,7 +138,7 @@ class ClusterCache:
         with anyio.move_on_after(longest_s):
             await changed.wait()
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -152,7 +152,7 @@ class ClusterCache:
             self._nodes_by_name[name] = after
             self._gone_nodes.pop(name, None)
         self._dirty_nodes.add(name)
-        self._tell()
+        self._wake()
         self._on_change()
 
     def _pod_changed(self, before: Json | None, after: Json | None) -> None:
@@ -170,7 +170,7 @@ class ClusterCache:
         if attempt_id is not None:
             self._index(self._pods_by_attempt, attempt_id, uid, after)
             self._last_pods.setdefault(attempt_id, {})[uid] = pod
-            self._tell()
+            self._wake()
             if before is not None or not _is_pending(pod):
                 self._on_change()
         elif wants_gpus(pod):
@@ -182,12 +182,12 @@ class ClusterCache:
         if attempt_id is None:
             return
         self._index(self._jobs_by_attempt, attempt_id, job["metadata"]["uid"], after)
-        self._tell()
+        self._wake()
         if after is None or _end_of(after) != (before and _end_of(before)):
             self._on_change()
 
     def _custom_job_changed(self) -> None:
-        self._tell()
+        self._wake()
         self._on_change()
 
     @staticmethod

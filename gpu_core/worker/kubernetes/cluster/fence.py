@@ -54,7 +54,7 @@ class SilentNodes:
         self._view = view
         self._logged: dict[str, str] = {}
 
-    def tell(
+    def log(
         self,
         attempts: Iterable[AttemptState],
         fenced: frozenset[str],

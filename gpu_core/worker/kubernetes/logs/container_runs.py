@@ -98,7 +98,7 @@ class ContainerRuns:
         def shown(text: str) -> str:
             return self._hidden(f"{prefix}{text[:_LONGEST_LINE]}")
 
-        def tell(line: LogLine) -> None:
+        def emit(line: LogLine) -> None:
             lines.append(line.text[:_LONGEST_LINE])
             log.write(line.at, f"{prefix}{line.text[:_LONGEST_LINE]}")
 
@@ -115,7 +115,7 @@ class ContainerRuns:
             namespace=pod["metadata"]["namespace"],
             pod=name,
             container=container,
-            tell=tell,
+            emit=emit,
             is_over=lambda: self._is_over(running, uid),
             position=position,
         )
@@ -129,7 +129,7 @@ class ContainerRuns:
         """Is the output of any pod of the attempt in the run's log?"""
         return bool(self._followed.get(attempt_id))
 
-    def begin_to_tell_running(self, running: AttemptState) -> None:
+    def begin_to_report_running(self, running: AttemptState) -> None:
         """Report to Prefect that it runs, in a task of its own; the next call retries."""
         attempt_id = running.attempt.attempt_id
         if attempt_id not in self._reported_running and attempt_id not in self._being_reported:
@@ -143,22 +143,22 @@ class ContainerRuns:
             async with self._reporting, self._turn_of(attempt_id):
                 # The settlement reports it then. The run may have another attempt by now.
                 if not running.phase.has_ended:
-                    await self._tell_running(running)
+                    await self._report_running(running)
         except Exception as error:
             _log.debug("Prefect hears later that %r runs: %s", running.record.name, error)
         finally:
             self._being_reported.discard(attempt_id)
 
-    async def tell_running(self, running: AttemptState) -> None:
+    async def report_running(self, running: AttemptState) -> None:
         """Report to Prefect that it runs, or has run; asked for again, nothing more happens.
 
         The settlement asks for it first, so that Prefect has it before the end and not after it:
         Prefect would believe that it runs. And its page has a time at which it started.
         """
         async with self._turn_of(running.attempt.attempt_id):
-            await self._tell_running(running)
+            await self._report_running(running)
 
-    async def _tell_running(self, running: AttemptState) -> None:
+    async def _report_running(self, running: AttemptState) -> None:
         attempt_id = running.attempt.attempt_id
         if attempt_id in self._reported_running:
             return

@@ -37,7 +37,7 @@ class Output:
         namespace: Of the pod.
         pod: Its name.
         container: Its name in the pod.
-        tell: Gets each line once, in the order of the log.
+        emit: Gets each line once, in the order of the log.
         is_over: Has the container ended, so that no more comes?
         position: How far it was read before it is followed here.
     """
@@ -46,7 +46,7 @@ class Output:
     namespace: str
     pod: str
     container: str
-    tell: Callable[[LogLine], None]
+    emit: Callable[[LogLine], None]
     is_over: Callable[[], bool]
     position: Callable[[], Awaitable[LogPosition]] = _beginning
 
@@ -136,6 +136,6 @@ class OutputFollower:
                     if not position.is_whole(raw, has_ended=has_ended):
                         new_lines += 1
                     elif (line := position.take(raw)) is not None:
-                        output.tell(line)
+                        output.emit(line)
                         new_lines += 1
         return None if turn.scope.cancelled_caught else new_lines

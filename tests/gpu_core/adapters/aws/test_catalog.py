@@ -263,7 +263,7 @@ def timeout() -> Exception:
         ),
     ],
 )
-def test_what_failed_is_told_and_what_was_read_before_is_kept(
+def test_what_failed_is_reported_and_what_was_read_before_is_kept(
     error: Callable[[], Exception], want_line: str
 ) -> None:
     aws = (
@@ -282,7 +282,7 @@ def test_what_failed_is_told_and_what_was_read_before_is_kept(
     assert [scope.capacity_type for scope in seen.observation.scopes] == ["on-demand"]
 
 
-def test_a_price_list_of_another_form_is_told() -> None:
+def test_a_price_list_of_another_form_is_reported() -> None:
     aws = FakeAws().answers("get_products", {"PriceList": ['["no", "product"]']})
     (failure,) = look(aws).failures
     assert failure.part == "on-demand prices in us-east-1"

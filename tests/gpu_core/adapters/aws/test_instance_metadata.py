@@ -1,4 +1,4 @@
-"""What EC2's metadata service tells, and what it is when it tells nothing."""
+"""What EC2's metadata service answers, and what follows when it answers nothing."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ def test_nothing_is_known_of_an_end(metadata: FakeMetadata) -> None:
     assert InstanceMetadata(metadata.address).notice() is None
 
 
-def test_an_interruption_is_told_with_its_time(metadata: FakeMetadata) -> None:
+def test_an_interruption_is_reported_with_its_time(metadata: FakeMetadata) -> None:
     """Two minutes before; the same at every poll, so that it is answered once."""
     metadata.interruption = INTERRUPTION
     service = InstanceMetadata(metadata.address)

@@ -67,7 +67,7 @@ def test_more_names_than_one_answer_holds(s3_uri: str) -> None:
     assert sorted(store.names("run")) == want_names
 
 
-def test_a_missing_key_is_told_from_a_failing_store(store: CheckpointStore) -> None:
+def test_a_missing_key_differs_from_a_failing_store(store: CheckpointStore) -> None:
     """Only what is certainly not there is reported as missing."""
     with pytest.raises(FileNotFoundError, match="run/none"):
         store.get("run/none")
@@ -128,7 +128,7 @@ def test_a_repeated_upload_to_s3_is_the_same_upload(s3_uri: str) -> None:
     assert store.unfinished("run") == ()
 
 
-def test_a_lost_answer_is_told_from_a_failure(s3_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_answer_differs_from_a_failure(s3_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Completing a large upload may take longer than its answer is waited for."""
     from botocore.exceptions import ReadTimeoutError
 
@@ -183,7 +183,7 @@ def test_an_upload_goes_on_where_it_stopped(s3_uri: str, part_requests: PartRequ
     assert open_store(s3_uri).unfinished("run") == ()
 
 
-def test_an_upload_that_nobody_finishes_is_aborted(
+def test_an_upload_that_no_attempt_finishes_is_aborted(
     s3_uri: str, part_requests: PartRequests
 ) -> None:
     """Its parts would cost money for ever."""

@@ -71,7 +71,7 @@ def test_what_cannot_be_understood_is_ignored_and_logged(tmp_path, content, capl
     assert caplog.text.count("is ignored, because it cannot be understood") == 1
 
 
-def test_a_pipe_in_its_place_keeps_nobody_waiting(tmp_path):
+def test_a_pipe_in_its_place_blocks_no_reader(tmp_path):
     os.mkfifo(tmp_path / GPUS_FILE)
     assert read_gpu_report(tmp_path) == ()
 

@@ -43,7 +43,7 @@ class ScriptedServer:
         item["metadata"]["resourceVersion"] = str(self.version)
         return item
 
-    def tell(self, kind, item):
+    def emit(self, kind, item):
         self.events.put_nowait({"type": kind, "object": item})
 
     def cut(self):

@@ -133,7 +133,7 @@ def test_a_lease_that_is_refused_is_nobodys_and_says_why(clock):
     run(scenario)
 
 
-def test_who_cannot_renew_stops_before_anybody_else_may_begin(clock):
+def test_who_cannot_renew_stops_before_another_may_begin(clock):
     """The old one is silent for less than the lease, and the new one waits the whole of it."""
 
     async def scenario():

@@ -12,7 +12,7 @@ GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"
 
 
 class Copy:
-    """A reflector under test, with what it told."""
+    """A reflector under test, with what it reported."""
 
     def __init__(self, api):
         self.changes = []
@@ -63,16 +63,16 @@ def test_a_list_of_several_pages_is_one_list():
     run(scenario)
 
 
-def test_changes_are_followed_and_told_with_what_was_before():
+def test_changes_are_followed_and_reported_with_what_was_before():
     async def scenario():
         server = ScriptedServer()
         server.add("a", colour="red")
         async with following(server) as copy:
-            server.tell("ADDED", server.add("b", colour="blue"))
+            server.emit("ADDED", server.add("b", colour="blue"))
             await copy.has("red", "blue")
-            server.tell("MODIFIED", server.add("a", colour="green"))
+            server.emit("MODIFIED", server.add("a", colour="green"))
             await copy.has("green", "blue")
-            server.tell("DELETED", server.remove("b"))
+            server.emit("DELETED", server.remove("b"))
             await copy.has("green")
             assert copy.changes == [
                 (None, "red"),
@@ -84,34 +84,34 @@ def test_changes_are_followed_and_told_with_what_was_before():
     run(scenario)
 
 
-def test_an_object_that_changed_as_it_went_is_told_with_its_last_words():
+def test_an_object_that_changed_as_it_went_is_reported_with_its_last_status():
     async def scenario():
         server = ScriptedServer()
         server.add("a", colour="running")
         async with following(server) as copy:
-            server.tell("DELETED", {**server.remove("a"), "colour": "exit code 3"})
+            server.emit("DELETED", {**server.remove("a"), "colour": "exit code 3"})
             await copy.has()
             assert copy.changes[-2:] == [("running", "exit code 3"), ("exit code 3", None)]
 
     run(scenario)
 
 
-def test_the_end_of_an_object_that_was_passed_over_is_not_told():
+def test_the_end_of_an_object_that_was_passed_over_is_not_reported():
     async def scenario():
         server = ScriptedServer()
         server.add("a", colour="red")
         server.add("of others")
         async with following(server) as copy:
             await copy.has("red")
-            server.tell("DELETED", server.remove("of others"))
-            server.tell("DELETED", server.remove("a"))
+            server.emit("DELETED", server.remove("of others"))
+            server.emit("DELETED", server.remove("a"))
             await copy.has()
             assert copy.changes == [(None, "red"), ("red", None)]
 
     run(scenario)
 
 
-def test_a_list_that_is_refused_is_told_once_and_followed_when_it_is_allowed(caplog):
+def test_a_list_that_is_refused_is_reported_once_and_followed_when_it_is_allowed(caplog):
     refusal = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "things: no"}
 
     async def scenario():
@@ -123,20 +123,20 @@ def test_a_list_that_is_refused_is_told_once_and_followed_when_it_is_allowed(cap
             assert copy.reflector.failure is None
 
     run(scenario)
-    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert told == ["/api/v1/things cannot be watched: things: no (Forbidden)"]
+    reported = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert reported == ["/api/v1/things cannot be watched: things: no (Forbidden)"]
 
 
 @pytest.mark.parametrize(
     "forget",
     [
-        pytest.param(lambda s: s.tell("ERROR", GONE), id="the watch says 410"),
+        pytest.param(lambda s: s.emit("ERROR", GONE), id="the watch says 410"),
         pytest.param(
             lambda s: (s.refusals.append((410, GONE)), s.cut()), id="the next watch is refused"
         ),
     ],
 )
-def test_a_forgotten_version_makes_the_list_anew_and_tells_what_was_missed(forget):
+def test_a_forgotten_version_makes_the_list_anew_and_reports_what_was_missed(forget):
     async def scenario():
         server = ScriptedServer()
         server.add("a", colour="red")
@@ -159,9 +159,9 @@ def test_a_watch_that_was_cut_goes_on_from_the_last_version_without_a_new_list()
         server.add("a", colour="red")
         async with following(server) as copy:
             bookmark = {"metadata": {"resourceVersion": "77"}}
-            server.tell("BOOKMARK", bookmark)
+            server.emit("BOOKMARK", bookmark)
             server.cut()
-            server.tell("ADDED", server.add("b", colour="blue"))
+            server.emit("ADDED", server.add("b", colour="blue"))
             await copy.has("red", "blue")
             assert server.lists == 1
             assert server.watched_from[-1] == "77"
@@ -184,13 +184,13 @@ def test_a_watch_that_says_nothing_any_more_is_asked_for_again_without_a_new_lis
     run(scenario)
 
 
-def test_what_decides_nothing_is_not_told():
+def test_what_decides_nothing_is_not_reported():
     async def scenario():
         server = ScriptedServer()
         server.add("a", colour="red", heartbeat=1)
         async with following(server) as copy:
-            server.tell("MODIFIED", server.add("a", colour="red", heartbeat=2))
-            server.tell("MODIFIED", server.add("a", colour="blue", heartbeat=3))
+            server.emit("MODIFIED", server.add("a", colour="red", heartbeat=2))
+            server.emit("MODIFIED", server.add("a", colour="blue", heartbeat=3))
             await copy.has("blue")
             assert copy.changes == [(None, "red"), ("red", "blue")]
 

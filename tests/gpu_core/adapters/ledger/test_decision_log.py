@@ -99,9 +99,7 @@ def test_the_last_policy_of_a_writer(ledger: Ledger) -> None:
         ),
     ],
 )
-def test_what_somebody_changed_in_the_database_is_found(
-    ledger: Ledger, change: str, want: str
-) -> None:
+def test_a_manual_change_in_the_database_is_found(ledger: Ledger, change: str, want: str) -> None:
     ledger.log(logged(1, 2, 3))
     with ledger._writer.begin() as connection:
         assert connection.execute(sa.text(change)).rowcount == 1

@@ -110,7 +110,7 @@ def test_a_database_that_is_gone_is_asked_once_for_all(world: World) -> None:
     assert world.add(4) == 4
 
 
-def test_what_was_not_committed_looks_to_nobody_as_if_it_were(world: World) -> None:
+def test_what_was_not_committed_looks_to_no_reader_as_if_it_were(world: World) -> None:
     """The thread that commits for all is ended during it."""
     futures = world.together(lambda: world.add(1), world.fail_as_when_the_thread_is_ended)
     assert {type(future.exception()) for future in futures} == {LedgerError, SystemExit}

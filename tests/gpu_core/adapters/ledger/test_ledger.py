@@ -235,7 +235,7 @@ def test_a_heartbeat_keeps_what_was_known_unless_something_new_is_reported(ledge
     assert stored(ledger, "run-2/1") == make_attempt("run-2", last_seen_at=at(1))
 
 
-def test_a_heartbeat_of_nobody_is_nothing(ledger: Ledger) -> None:
+def test_a_heartbeat_of_no_attempt_is_nothing(ledger: Ledger) -> None:
     attempt = open_one(ledger)
     ledger.heartbeat(at(1), {})
     assert stored(ledger) == attempt
@@ -332,7 +332,7 @@ def test_usage_has_all_attempts_of_a_run_that_held_gpus(ledger: Ledger) -> None:
     assert [attempt.number for attempt in attempts] == [1, 2]
 
 
-def test_usage_tells_generated_from_measured(ledger: Ledger) -> None:
+def test_usage_distinguishes_generated_from_measured(ledger: Ledger) -> None:
     made_up = make_run("made-up", provenance=Provenance.GENERATED)
     ledger.import_records([(made_up, [make_attempt("made-up")])])
     open_one(ledger)

@@ -28,7 +28,7 @@ def claim_of(installation: Installation, **changes: object) -> PoolClaim:
     return replace(claim, **changes)  # type: ignore[arg-type]
 
 
-def test_the_first_one_has_the_claim_and_the_second_is_told_of_it(ledger: Ledger) -> None:
+def test_the_first_one_has_the_claim_and_the_second_is_shown_it(ledger: Ledger) -> None:
     first = ledger.claim_pool(claim_of(HERE))
     second = ledger.claim_pool(claim_of(THERE))
     assert first.installation == second.installation == HERE
@@ -83,7 +83,7 @@ def test_who_lost_the_claim_opens_no_attempt(ledger_url: str) -> None:
         assert second.admit(records)
 
 
-def test_without_its_row_nobody_opens_an_attempt(ledger: Ledger, ledger_url: str) -> None:
+def test_without_its_row_no_worker_opens_an_attempt(ledger: Ledger, ledger_url: str) -> None:
     ledger.claim_pool(claim_of(HERE))
     engine = connect(parse_url(ledger_url))
     with engine.begin() as connection:

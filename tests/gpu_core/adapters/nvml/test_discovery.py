@@ -173,7 +173,7 @@ print(json.dumps(seen))
 """
 
 
-def test_a_gpu_that_somebody_else_computes_on_is_left_out_until_the_end(discover):
+def test_a_gpu_that_another_process_computes_on_is_left_out_until_the_end(discover):
     """A notebook, say. What a run of ours holds stays, also with other users' processes there."""
     done = discover(
         *(f"gpu GPU-{letter * 4} {A100_BYTES} 0 NVIDIA A100-SXM4-80GB" for letter in "abc"),

@@ -151,7 +151,7 @@ def test_a_wrong_name_is_2_with_one_line(
     assert error.count("\n") == 1
 
 
-def test_refresh_keeps_what_was_found_and_tells_what_was_not(
+def test_refresh_keeps_what_was_found_and_reports_what_was_not(
     catalog_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prices = {make_key("p9.large"): 9_000_000}

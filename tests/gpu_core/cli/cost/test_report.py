@@ -239,9 +239,9 @@ def test_the_bill_has_the_cost_of_the_report_and_names_what_has_no_price(
     path = tmp_path / name
     arguments = ["cost", "export", "month", "--day", "2026-03-04", "--ledger", ledger_url]
     assert main([*arguments, "--output", str(path)]) == 0
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "2.00 GPU-hours have no price and are not in the file" in told.err
+    reported = capsys.readouterr()
+    assert reported.out == ""
+    assert "2.00 GPU-hours have no price and are not in the file" in reported.err
     table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
     assert sum(round(float(cost) * 10**6) for cost in table["BilledCost"]) == 3_670_001
     assert list(table.columns) == list(COLUMNS[FocusVersion.V1_2])

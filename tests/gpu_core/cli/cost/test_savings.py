@@ -49,17 +49,17 @@ def test_the_tables_say_what_was_saved_and_what_is_missing(
     ledger_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert savings(ledger_url) == 0
-    told = capsys.readouterr()
-    rows = [line.split("│") for line in told.out.splitlines() if "│" in line]
+    reported = capsys.readouterr()
+    rows = [line.split("│") for line in reported.out.splitlines() if "│" in line]
     lines = {row[1].strip(): row[2:] for row in rows}
     assert lines["saved by spot"][0].strip() == "-$110.00"
     assert lines["paid"][0].strip() == "$530.00"
-    assert "peak: 24 GPUs" in told.out
+    assert "peak: 24 GPUs" in reported.out
     assert lines["the cluster"][0].strip() == "$31,680.00"
     assert lines["elasticity"][0].strip() == "-$31,040.00"
     assert lines["spot"][0].strip() == "-$110.00"
-    assert "2.00 GPU-hours of 1 × a10g are in no sum" in told.err
-    assert "needs scale.max_gpus of the policy" in told.err
+    assert "2.00 GPU-hours of 1 × a10g are in no sum" in reported.err
+    assert "needs scale.max_gpus of the policy" in reported.err
 
 
 def test_a_policy_adds_its_cap_and_a_percentage_the_commitment(

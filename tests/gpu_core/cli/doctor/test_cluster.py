@@ -235,7 +235,7 @@ def test_leases(cluster: FakeCluster, leases: list[Any], want: str) -> None:
     assert want in text_of(examine(cluster), "lease.holder")
 
 
-def test_the_second_installation_of_a_pool_is_told_which_one_acts(
+def test_the_second_installation_of_a_pool_is_shown_which_one_acts(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:
     url, now = f"sqlite:///{tmp_path}/ledger.db", datetime.now(UTC)

@@ -367,7 +367,7 @@ deployments:
 
 
 def test_what_is_unusual_and_legal_passes(checked, monkeypatch) -> None:
-    """Every key that Prefect reads is in it; what cannot be checked is told."""
+    """Every key that Prefect reads is in it; what cannot be checked is reported."""
     monkeypatch.setenv("TRAIN_NAME", "train-it")
     problems, unchecked = checked(UNUSUAL, is_cloud=True)
     assert problems == []
@@ -425,7 +425,7 @@ PULL = "pull: [{prefect.deployments.steps.git_clone: {repository: https://exampl
         ),
     ],
 )
-def test_code_that_no_pod_would_find_is_told(tmp_path, text: str, want: list[str]) -> None:
+def test_code_that_no_pod_would_find_is_reported(tmp_path, text: str, want: list[str]) -> None:
     path = tmp_path / "prefect.yaml"
     path.write_text(text)
     assert left_behind(read_project_file(path), POOLS) == want

@@ -41,7 +41,9 @@ def excuse(found, api=API, disk=None):
 @pytest.mark.parametrize(
     ("found", "want"),
     [
-        pytest.param(signs("RUNNING"), WANT, id="nothing could be told: it ended in the outage"),
+        pytest.param(
+            signs("RUNNING"), WANT, id="nothing could be reported: it ended in the outage"
+        ),
         pytest.param(signs("PENDING", has_begun=False), WANT, id="its flow could not begin in it"),
         pytest.param(
             signs("CRASHED", 60, has_begun=False, output=("websockets.InvalidMessage", "exit")),
@@ -52,7 +54,9 @@ def excuse(found, api=API, disk=None):
             signs("CRASHED", 300, has_begun=False), None, id="it did not begin, long after it"
         ),
         pytest.param(signs("RUNNING", 58), WANT, id="it ended as the server came back"),
-        pytest.param(signs("RUNNING", 70), None, id="it ended after it, and told nothing of why"),
+        pytest.param(
+            signs("RUNNING", 70), None, id="it ended after it, and reported nothing of why"
+        ),
         pytest.param(signs("RUNNING", -20), None, id="it ended before it"),
         pytest.param(
             signs("FAILED", 100, state_message=f"Encountered an exception: {NO_CONNECTION}"),
@@ -66,7 +70,9 @@ def excuse(found, api=API, disk=None):
             signs("FAILED", 300, state_message=NO_CONNECTION), None, id="long after the outage"
         ),
         pytest.param(
-            signs("CRASHED", output=(NO_CONNECTION, *["work"] * 100)), None, id="told long before"
+            signs("CRASHED", output=(NO_CONNECTION, *["work"] * 100)),
+            None,
+            id="reported long before",
         ),
         pytest.param(
             signs("FAILED", state_message="ValueError: the data set is empty"),

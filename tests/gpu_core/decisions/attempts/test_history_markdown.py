@@ -1,4 +1,4 @@
-"""The story of a run's attempts, as its page tells it."""
+"""The story of a run's attempts, as its page shows it."""
 
 import pytest
 

@@ -101,7 +101,7 @@ def test_an_illegal_transition_names_attempt_phases_and_history_and_can_be_pickl
         ),
     ],
 )
-def test_a_row_of_the_ledger_tells_the_phase(columns, want):
+def test_a_row_of_the_ledger_has_the_phase(columns, want):
     assert recorded_phase(make_attempt(**columns)) is want
 
 

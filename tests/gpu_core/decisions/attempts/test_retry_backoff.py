@@ -79,7 +79,7 @@ def test_it_says_why_and_when_it_is_tried_again():
     assert f"{NOW + timedelta(seconds=30):%H:%M:%S} UTC" in hold.resolution
 
 
-def test_it_is_told_to_the_plan_and_says_nothing_of_the_place():
+def test_it_reaches_the_plan_and_says_nothing_of_the_place():
     """A node that was never reached is not left alone; a person's hold comes first."""
 
     def asked(ends, **workload):
@@ -108,7 +108,7 @@ def test_an_outage_says_nothing_of_the_place_and_leaves_the_run_its_rank():
         assert not found.takes_free_only
 
 
-def test_nobody_gives_way_for_a_start_that_a_person_has_to_make_possible():
+def test_no_run_gives_way_for_a_start_that_a_person_has_to_make_possible():
     view = CapacityView([make_node("o1")], make_policy(), NOW)
     for ends, want in (("a" * 10, False), ("a" * 11, True), ("a" * 11 + "i", False)):
         found = NextAttempts(view).of(make_workload(), attempts(ends))

@@ -260,7 +260,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             "Crashed",
             "AwaitingRetry",
             "Failure 1 of 3: No API. Start it; trying again.",
-            id="a flow whose process could not even tell Prefect",
+            id="a flow whose process could report nothing to Prefect",
         ),
         pytest.param(
             "CRASHED",
@@ -292,7 +292,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             "Failed",
             None,
             "Permanent failure: No file x. Add it; it is not tried again.",
-            id="a flow that fails alike each time has told why",
+            id="a flow that fails alike each time has reported why",
         ),
         pytest.param(
             "RUNNING",
@@ -587,12 +587,12 @@ UNBEGUN = {"has_begun": False, "exit_code": 1}
         pytest.param("RUNNING", {"exit_code": 1}, "Interrupted", "AwaitingRetry", id="it ran"),
         pytest.param("FAILED", {"exit_code": 1}, "Interrupted", "AwaitingRetry", id="it failed"),
         pytest.param("CRASHED", UNBEGUN, "Postponed", "AwaitingRetry", id="Prefect heard of it"),
-        pytest.param("PENDING", UNBEGUN, "Postponed", "Scheduled", id="nor could it tell"),
+        pytest.param("PENDING", UNBEGUN, "Postponed", "Scheduled", id="nor could it report"),
         pytest.param("PENDING", NEVER_STARTED, "Postponed", "Scheduled", id="not even started"),
         pytest.param("RUNNING", UNSEEN, "Interrupted", "AwaitingRetry", id="an unobserved end"),
     ],
 )
-def test_what_an_outage_ended_is_charged_to_nobody(state, changes, want_reason, want_state):
+def test_what_an_outage_ended_is_charged_to_no_run(state, changes, want_reason, want_state):
     settlement = settled(state, **(changes | AWAY))
     assert (settlement.end_reason, settlement.next_state) == (want_reason, want_state)
     assert settlement.is_excused
@@ -633,7 +633,7 @@ def test_excuses_end_for_flows_that_began(changes):
 
 
 @pytest.mark.parametrize("changes", [UNBEGUN, NEVER_STARTED])
-def test_what_never_began_is_charged_to_nobody_and_waits_for_a_person(changes):
+def test_what_never_began_is_charged_to_no_run_and_waits_for_a_person(changes):
     """Such as on a disk that stays full, or without the key that signs checkpoints."""
     held = settled("PENDING", excused_before=MAX_EXCUSED, **(changes | AWAY))
     assert (held.end_reason, held.next_state) == (EndReason.POSTPONED, "Scheduled")

@@ -1,4 +1,4 @@
-"""Why a flow did not begin, as real output tells."""
+"""Why a flow did not begin, as real output shows."""
 
 import time
 
@@ -169,7 +169,7 @@ NO_ROOM = "python cannot be started: Cannot allocate memory"
         ),
     ],
 )  # fmt: skip
-def test_the_reason_is_told_with_what_helps(output, want, want_permanent):
+def test_the_reason_is_shown_with_what_helps(output, want, want_permanent):
     found = why_unbegun(output.splitlines())
     assert found is not None
     assert found.message.startswith(f"The flow did not begin: {want}")

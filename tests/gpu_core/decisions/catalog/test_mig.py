@@ -155,7 +155,7 @@ def test_instances_that_are_there_once_and_for_all(shape, instances, want):
     assert (room.never_fits(shape) is None) == want
 
 
-def test_what_instances_there_are_is_told():
+def test_what_instances_there_are_is_listed():
     never = ClusterInfo([partitioned(**{"1g.10gb": 3, "2g.20gb": 0})]).never_fits(
         instance("3g.40gb")
     )
@@ -179,7 +179,7 @@ def test_no_more_instances_are_given_than_there_are():
     assert not copy.fits(small)
 
 
-def test_nodes_with_different_instances_are_told_apart():
+def test_nodes_with_different_instances_are_kept_apart():
     other = make_node("m", 2, gpu_type="a100-80gb", is_mig=True, mig_instances={"7g.80gb": 2})
     room = ClusterInfo([other, partitioned(**{"1g.10gb": 14})])
     assert [s.node for s in room.find(instance("1g.10gb")).shares] == ["n"]

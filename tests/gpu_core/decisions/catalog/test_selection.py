@@ -38,7 +38,7 @@ def test_what_is_wanted_is_selected(selection, want):
     ]
 
 
-def test_unknown_names_are_told_all_at_once():
+def test_unknown_names_are_reported_all_at_once():
     with pytest.raises(InvalidInput) as caught:
         selected(CATALOG, Selection(gpu_types=("a100-80g",), regions=("us-esat-1",)))
     first, second = str(caught.value).splitlines()

@@ -19,7 +19,7 @@ def arrived(labels, now=NOW, attempt_id="a"):
     return None if values is None else progress_report_of(values)
 
 
-def test_a_report_arrives_as_it_was_told():
+def test_a_report_arrives_as_it_was_sent():
     assert arrived(progress_labels(asdict(REPORT), NOW)) == REPORT
 
 

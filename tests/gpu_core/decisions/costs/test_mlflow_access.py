@@ -86,7 +86,7 @@ def test_pods_need_a_secret_for_each_variable_that_is_secret(access, in_secrets,
     assert missing_secrets(access, in_secrets) == want
 
 
-def test_a_file_keeps_its_address_whoever_is_given():
+def test_a_file_keeps_its_address_whichever_user_is_given():
     access = MlflowAccess.of("sqlite:////mlflow.db", username="ada", password=SECRET)
     assert access.client_uri == "sqlite:////mlflow.db"
 

@@ -29,7 +29,7 @@ def test_a_new_experiment_is_model_training_with_two_views():
     assert "metrics.`system/cpu`" not in columns(tags)
 
 
-def test_a_kind_that_somebody_set_stays():
+def test_a_kind_that_a_user_set_stays():
     tags = experiment_tags({"mlflow.experimentKind": "forecasting"}, [])
     assert "mlflow.experimentKind" not in tags
 

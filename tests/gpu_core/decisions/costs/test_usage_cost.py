@@ -295,7 +295,7 @@ def test_the_dearest_group_comes_first() -> None:
     assert list(group_by(costs, lambda run: run.team)) == ["dear", None, "cheap"]
 
 
-def test_the_price_book_tells_prices_apart_and_nothing_else() -> None:
+def test_the_price_book_distinguishes_prices_and_nothing_else() -> None:
     same = price_book([ended(1), ended(2, hours=7)])
     assert same == price_book([ended(3)])
     assert same != price_book([ended(price_micro_usd_per_gpu_hour=1)])

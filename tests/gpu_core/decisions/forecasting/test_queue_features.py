@@ -1,4 +1,4 @@
-"""What a forecast sees of the line, and what people are told of it."""
+"""What a forecast sees of the queue, and what people read of it."""
 
 import pytest
 
@@ -69,7 +69,7 @@ def test_those_ahead_are_those_of_the_same_line():
     )
 
 
-def told(expected_start_at=None):
+def reported(expected_start_at=None):
     explanation = Explanation(
         workload_id="w",
         reason=Reason.BEHIND_OTHERS,
@@ -93,4 +93,4 @@ def told(expected_start_at=None):
 )
 def test_the_interval_holds_the_expected_start(planned, expected):
     """Or a reader could believe neither."""
-    assert told(planned) == expected
+    assert reported(planned) == expected

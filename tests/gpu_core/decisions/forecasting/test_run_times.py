@@ -43,7 +43,7 @@ def history_of(kind: RunKind, durations_s: list[float]) -> RunTimeHistory:
         pytest.param(RunKind(gpus=64), id="same pool"),
     ],
 )
-def test_learns_from_whoever_is_alike(seen: RunKind) -> None:
+def test_learns_from_runs_that_are_alike(seen: RunKind) -> None:
     learned = run_time(TRAIN_8, history_of(seen, NINE), POLICY)
     assert learned == RunTime(median_s=500, upper_s=800, source=RunTimeSource.LEARNED)
 
@@ -114,7 +114,7 @@ def test_forgets_old_runs_and_quiet_deployments() -> None:
         pytest.param((100, 100, "limit"), 150, 0, id="over its limit: being stopped"),
         pytest.param((0, 0, "stated"), 0, 0, id="no time at all"),
         pytest.param((100, 300, "learned"), 0, 300, id="just started: the upper run time"),
-        pytest.param((100, 100.0001, "learned"), 1e9, 1e9, id="beyond what floats can tell"),
+        pytest.param((100, 100.0001, "learned"), 1e9, 1e9, id="beyond the precision of floats"),
     ],
 )
 def test_rest_of_a_run_from_its_run_time_alone(
@@ -134,7 +134,7 @@ def test_what_has_run_longer_ends_later(median_s: float, spread: float, times: f
     assert all(later >= earlier * (1 - 1e-9) for earlier, later in pairwise(ends))
 
 
-def test_history_tells_the_rest_of_runs_that_lasted() -> None:
+def test_history_gives_the_rest_of_runs_that_lasted() -> None:
     history = history_of(TRAIN_8, NINE)
     assert remaining_s(None, 0, history, TRAIN_8, POLICY) == 800
     assert remaining_s(None, 450, history, TRAIN_8, POLICY) == 450, "the last of five over 450"

@@ -109,7 +109,7 @@ def test_any_job_is_valid(launch, policy, version):
     for manifest in filter(None, (*manifests.jobs, manifests.service)):
         assert schema_errors(manifest, (version,)) == []
         errors = [f for f in lint(manifest, policy) if f.severity is Severity.ERROR]
-        # Kueue on a cluster that is too old for it is the policy's mistake, which it is told.
+        # Kueue on a cluster that is too old for it is the policy's mistake, and is reported.
         assert [f.code for f in errors if f.path != "spec.suspend"] == []
 
 

@@ -308,7 +308,7 @@ def test_status(manifest, want_phase, want_cause, want_words):
     assert want_words in found.message
 
 
-def test_pods_tell_a_disruption_that_the_operator_calls_a_failure():
+def test_pods_show_a_disruption_that_the_operator_calls_a_failure():
     evicted = {
         "status": {
             "phase": "Failed",

@@ -78,7 +78,7 @@ def test_capabilities(version, want):
     assert capabilities_of(version) == want
 
 
-def test_priority_classes_preempt_nobody():
+def test_priority_classes_preempt_no_pod():
     classes = priority_classes({"critical": 1_000_000, "Best Effort": 0})
     assert [c["metadata"]["name"] for c in classes] == [
         "prefect-gpu-critical",

@@ -104,7 +104,7 @@ def test_what_still_lives_counts_as_exposure_only() -> None:
 
 @given(st.lists(st.builds(ObservedLife, st.floats(0, 1e6), st.booleans())), st.randoms())
 def test_the_order_of_observations_does_not_matter(lives: list[ObservedLife], chance) -> None:
-    """What is learned depends on what was seen, not on when it was told."""
+    """What is learned depends on what was seen, not on when it was reported."""
     shuffled = list(lives)
     chance.shuffle(shuffled)
     means = [[s.mean_life_s for s in learned_life(x, SPOT_PRIOR).stages] for x in (lives, shuffled)]

@@ -377,8 +377,8 @@ def test_the_choice_is_sound_and_the_same_for_any_order(left_h, budget_usd, goal
     seed.shuffle(offerings)
     assert choose(JOB, CATALOG, tuple(offerings), constraints, NOW) == choice
     # Every offering is a candidate or refused, once.
-    told = [c.option.key for c in choice.candidates] + [r.key for r in choice.refused]
-    assert sorted(map(str, told)) == sorted(map(str, CATALOG.offerings))
+    reported = [c.option.key for c in choice.candidates] + [r.key for r in choice.refused]
+    assert sorted(map(str, reported)) == sorted(map(str, CATALOG.offerings))
     for candidate in choice.candidates:
         assert candidate.option.violation(constraints, NOW) is None
         assert candidate.option.fit.fits

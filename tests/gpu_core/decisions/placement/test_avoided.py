@@ -60,7 +60,7 @@ def test_avoiding_never_makes_a_shape_impossible(avoided, gpus, nodes, strategy)
     assert cluster.never_fits(plain) == cluster.never_fits(plain._replace(avoided_nodes=avoided))
 
 
-def test_who_waits_because_of_it_is_told_so():
+def test_a_run_that_waits_because_of_it_says_so():
     holder = make_allocation(make_workload("holder", is_preemptible=False), {"a": "0 1"})
     wants = make_workload(
         gpus=2,

@@ -85,7 +85,7 @@ def test_who_moves_where(holders, shape, max_moves, want):
     assert got == want
 
 
-def test_whoever_loses_most_is_spared_first():
+def test_the_run_that_loses_most_is_spared_first():
     """Moving either of two is enough."""
     movable = [holder("a", "0", 1.0), holder("a", "1", 9.0)]
     fixed = [holder("a", "2"), holder("b", "0 1 2"), holder("c", "0 1 2 3")]
@@ -93,7 +93,7 @@ def test_whoever_loses_most_is_spared_first():
     assert [(move.workload_id, move.to.shares[0].node) for move in moves] == [("a0", "b")]
 
 
-def test_whoever_may_not_move_stays():
+def test_a_run_that_may_not_move_stays():
     """Only those that are offered."""
     holders = [holder("a", "0"), holder("b", "0"), holder("c", "0", 5.0)]
     moves = propose_moves(room_with(holders), FOUR, holders[2:], 3)

@@ -231,7 +231,7 @@ def test_given_back_is_as_never_taken():
         pytest.param({whole(): 1023}, {whole(): 768}, id="of large numbers too"),
     ],
 )
-def test_a_mix_is_told_roughly(counts, want):
+def test_a_mix_is_described_roughly(counts, want):
     """So that it seldom changes."""
     assert rounded_mix(counts) == want
 

@@ -166,7 +166,7 @@ def test_what_is_not_free_is_refused(shape, share):
         ),
     ],
 )
-def test_what_nobody_has_cannot_be_given_back(shape, share):
+def test_what_is_not_allocated_cannot_be_released(shape, share):
     """It would free resources that do not exist."""
     node_info = shared_room()
     take(node_info, part(300))

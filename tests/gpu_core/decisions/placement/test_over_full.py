@@ -169,7 +169,7 @@ def test_what_is_left_depends_on_who_holds_what_alone(node, held, data):
 
 
 @given(NODES, st.lists(HELD, max_size=6), st.sampled_from(PROBES))
-def test_nobody_gets_what_another_holds(node, held, shape):
+def test_no_run_gets_what_another_holds(node, held, shape):
     """What is found next to the holders, whatever they hold, can be taken from what is free."""
     cluster = ClusterInfo([node])
     for wanted, part in held:

@@ -23,7 +23,7 @@ def pool(name, **sharing):
     return {"match_labels": {POOL: name}, **sharing}
 
 
-# One policy for a cluster of four pools, of which no node tells how its GPUs are shared.
+# One policy for a cluster of four pools, of which no node says how its GPUs are shared.
 POLICY = make_policy(
     node_pools=[
         pool("by-4", shares_per_gpu=4, shared_gpu_resource="nvidia.com/gpu"),
@@ -159,7 +159,7 @@ def kind(**labels):
         pytest.param({}, None, None, "nvidia.com/gpu", id="nothing is said: whole GPUs"),
         pytest.param({POOL: "by-4"}, 4, None, "nvidia.com/gpu", id="a pool that shares"),
         pytest.param({POOL: "by-10"}, 10, None, "nvidia.com/gpu.shared", id="by another number"),
-        pytest.param({POOL: "mig"}, None, None, "nvidia.com/gpu", id="MIG, and no profile is told"),
+        pytest.param({POOL: "mig"}, None, None, "nvidia.com/gpu", id="MIG without a profile"),
         pytest.param(
             {POOL: "mig", "nvidia.com/mig.config": "all-1g.10gb"},
             None, {"1g.10gb": 14}, "nvidia.com/gpu", id="the MIG manager's configuration",

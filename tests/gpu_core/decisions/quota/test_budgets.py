@@ -169,7 +169,7 @@ def test_a_run_of_unknown_length_is_committed_for_as_long_as_it_runs():
     assert budgets.refusal(workload, 1, 4 * USD, None) is not None
 
 
-def test_who_can_never_start_is_told_so_first():
+def test_a_run_that_can_never_start_reads_so_first():
     """Waiting for next month helps against the one budget, not against the other."""
     budgets = make_budgets(
         make_budget("pool", scope="pool", of=None), make_budget("small", usd=5), usd=395

@@ -190,7 +190,7 @@ def test_who_states_a_quota_does_not_divide_what_is_left():
     st.integers(0, 1000),
     st.dictionaries(st.sampled_from("abcdefgh"), st.fractions(Fraction(1, 99), 99), min_size=1),
 )
-def test_dividing_gives_everything_away_and_nobody_a_whole_one_wrongly(total, shares):
+def test_dividing_gives_everything_away_and_no_team_a_whole_one_wrongly(total, shares):
     """Each is within one of the exact share."""
     parts = divide(total, shares)
     assert sum(parts.values()) == total

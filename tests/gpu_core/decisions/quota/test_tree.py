@@ -137,7 +137,7 @@ def test_most_ever(sections, want_gpus):
     assert {t: usage.most_ever(t, BUCKET) / GPU for t in want_gpus} == want_gpus
 
 
-def test_what_is_lent_comes_back_from_whoever_borrowed_it():
+def test_what_is_lent_comes_back_from_its_borrower():
     """Within cohorts first; a cohort that keeps to its quota is left alone."""
     tree = make_tree(
         12,
@@ -164,7 +164,7 @@ def test_what_is_lent_comes_back_from_whoever_borrowed_it():
     assert usage.nominal_left("r1", BUCKET) == 2 * GPU
 
 
-def test_a_gpu_counts_under_the_most_specific_key_that_anybody_names():
+def test_a_gpu_counts_under_the_most_specific_key_that_is_named():
     """A GPU type goes before a capacity type."""
     quota = {"*": 1, "a100-80gb": 2, "*/spot": 3, "t4/spot": 4}
     capacity = {A100: 8 * GPU, Flavor("a100-80gb", "spot"): GPU, Flavor("l4", "spot"): 5 * GPU}
@@ -189,7 +189,7 @@ def test_who_holds_more_than_it_may_is_recorded_and_gets_nothing_more():
 
 
 @given(used_trees())
-def test_nobody_exceeds_quota_and_borrowing_limit(used):
+def test_no_team_exceeds_quota_and_borrowing_limit(used):
     """Neither a team, nor a cohort, nor all together."""
     tree, usage = used
     for team in TEAMS:

@@ -35,7 +35,7 @@ def held(start, end, run="run-1", number=1, **fields):
     return make_attempt(run, number, admitted_at=at(start), released_at=released_at, **fields)
 
 
-def told(book, *attempts, run=None):
+def reported(book, *attempts, run=None):
     for attempt in attempts:
         book.start(run or make_run(), attempt)
         if attempt.released_at is not None:
@@ -45,7 +45,7 @@ def told(book, *attempts, run=None):
 
 def test_shares_decay():
     """An hour on one GPU, a half-life ago, is half of what it was at its end."""
-    book = told(UsageBook(make_policy(**FAIR), at(1)), held(0, 1))
+    book = reported(UsageBook(make_policy(**FAIR), at(1)), held(0, 1))
     (then,) = book.usage(at(1)).gpu_s_by_user.values()
     later = book.usage(at(2)).gpu_s_by_user
     assert later == {("vision", "ada"): pytest.approx(then / 2)}
@@ -55,7 +55,9 @@ def test_in_dollars_what_costs_twice_counts_twice():
     """The same hour."""
     dollars = {**FAIR, "fair_share": {"half_life": "1h", "measure": "dollars"}}
     used = [
-        told(UsageBook(make_policy(**dollars), at(1)), held(0, 1, price_micro_usd_per_gpu_hour=p))
+        reported(
+            UsageBook(make_policy(**dollars), at(1)), held(0, 1, price_micro_usd_per_gpu_hour=p)
+        )
         .usage(at(1))
         .gpu_s_by_user["vision", "ada"]
         for p in (1_000_000, 2_000_000)
@@ -65,7 +67,7 @@ def test_in_dollars_what_costs_twice_counts_twice():
 
 def test_what_is_not_asked_for_is_not_kept():
     """Without fair share no team has a share."""
-    book = told(UsageBook(make_policy(), at(1)), held(0, 1))
+    book = reported(UsageBook(make_policy(), at(1)), held(0, 1))
     assert book.usage(at(1)).gpu_s_by_user == {}
     assert book.since == at(1)
 
@@ -83,7 +85,7 @@ def test_what_is_not_asked_for_is_not_kept():
 )
 def test_a_budget_counts_whom_it_is_for(scope, counts):
     """In money and in GPU-seconds."""
-    usage = told(UsageBook(make_policy(**budgets(scope)), at(2)), held(0, 2)).usage(at(2))
+    usage = reported(UsageBook(make_policy(**budgets(scope)), at(2)), held(0, 2)).usage(at(2))
     assert usage.micro_usd_by_budget["b0"] == (2_000_000 if counts else 0)
     assert usage.gpu_s_by_budget["b0"] == (7_200 if counts else 0)
 
@@ -92,7 +94,7 @@ def test_only_the_current_period_counts():
     """The test day's noon is 12 hours into it: an attempt that started 14 hours ago counts 12."""
     book = UsageBook(make_policy(**budgets(("pool", {}))), at(0))
     assert book.since == at(-12)
-    assert told(book, held(-14, None)).usage(at(0)).micro_usd_by_budget["b0"] == 12_000_000
+    assert reported(book, held(-14, None)).usage(at(0)).micro_usd_by_budget["b0"] == 12_000_000
 
 
 def test_a_book_serves_until_a_period_turns_or_the_rules_change():
@@ -109,7 +111,7 @@ def test_a_book_serves_until_a_period_turns_or_the_rules_change():
 
 def test_what_never_was_costs_nothing():
     """A run that another machine got instead."""
-    book = told(UsageBook(make_policy(**budgets(("pool", {}), **FAIR)), at(1)), held(0, None))
+    book = reported(UsageBook(make_policy(**budgets(("pool", {}), **FAIR)), at(1)), held(0, None))
     book.withdraw("run-1/1")
     usage = book.usage(at(1))
     assert usage.micro_usd_by_budget["b0"] == 0
@@ -123,7 +125,7 @@ histories = st.lists(
 
 
 @given(histories, st.lists(st.integers(0, 660), max_size=8))
-def test_looking_again_and_again_tells_what_one_look_tells(spans, looks):
+def test_reading_again_and_again_gives_what_one_reading_gives(spans, looks):
     """Whatever is read twice or ends between looks, the sums are those of the whole history."""
     runs = [(make_run(f"r{n}"), start, end, gpus) for n, (start, end, gpus) in enumerate(spans)]
 

@@ -156,7 +156,7 @@ def test_amounts_of_the_policy_fit_into_the_ledger(field, data):
         parse_policy({"version": 1, **data})
 
 
-def test_names_that_nobody_can_be_asked_to_correct_are_cleaned():
+def test_names_that_no_user_can_correct_are_cleaned():
     assert without_controls("a\0b\ud800c" + "x" * 100, 10) == "a\ufffdb\ufffdcxxxxx"
 
 

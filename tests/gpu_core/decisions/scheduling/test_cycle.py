@@ -41,7 +41,7 @@ def preempted(plan):
     return [(c.workload_id, c.for_workload_id) for c in plan.commands if isinstance(c, Preempt)]
 
 
-def told(plan, workload_id):
+def reported(plan, workload_id):
     return next(e for e in plan.explanations if e.workload_id == workload_id)
 
 
@@ -58,11 +58,11 @@ def low(workload_id, gpus, saved_s_ago=None, **changes):
 class TestTheLine:
     """Order, and what is kept for whom."""
 
-    def test_an_empty_cluster_tells_everybody_that_there_is_no_gpu(self):
+    def test_an_empty_cluster_shows_all_runs_that_there_is_no_gpu(self):
         """Nothing to give is an answer, not an error."""
         result = plan((), pending=[make_workload("a"), make_workload("b", 0)])
         assert admitted(result) == ["b"]
-        assert told(result, "a").reason == Reason.EXCEEDS_CLUSTER
+        assert reported(result, "a").reason == Reason.EXCEEDS_CLUSTER
 
     def test_nothing_pending_is_an_empty_plan(self):
         """Running workloads are left alone."""
@@ -95,9 +95,9 @@ class TestTheLine:
             [make_workload("big", 4), make_workload("small", 1, submitted_at=ago(9))],
         )
         assert admitted(result) == []
-        assert told(result, "small").reason == Reason.BEHIND_OTHERS
-        assert told(result, "small").summary == "Waiting for 1 GPU of any type behind 'big'."
-        assert (told(result, "big").position, told(result, "small").position) == (1, 2)
+        assert reported(result, "small").reason == Reason.BEHIND_OTHERS
+        assert reported(result, "small").summary == "Waiting for 1 GPU of any type behind 'big'."
+        assert (reported(result, "big").position, reported(result, "small").position) == (1, 2)
 
     def test_other_hardware_does_not_idle(self):
         """Who is blocked on one GPU type does not hold up another type."""
@@ -117,7 +117,7 @@ class TestTheLine:
         pending = [make_workload("x", gpu_types=("a100-80gb",))]
         pending += [make_workload("y", gpu_types=("t4",), submitted_at=ago(1))]
         result = plan(nodes, running, pending)
-        assert {told(result, w).reason for w in "xy"} == {Reason.WAITING_FOR_GPUS}
+        assert {reported(result, w).reason for w in "xy"} == {Reason.WAITING_FOR_GPUS}
 
     def test_a_node_that_a_gang_could_never_use_is_not_kept_for_it(self):
         """Two nodes of one type are wanted: the only node of another type stays open."""
@@ -127,7 +127,7 @@ class TestTheLine:
         result = plan(nodes, [low("l", {"a": "0"}, priority=HIGH)], pending)
         assert admitted(result) == ["small"]
 
-    def test_who_cannot_be_considered_blocks_nobody(self):
+    def test_a_run_that_cannot_be_considered_blocks_no_other(self):
         """Held ones and those that never fit are explained and passed by."""
         hold = Hold(reason="UnknownQueue", summary="s", resolution="r")
         pending = [
@@ -137,16 +137,19 @@ class TestTheLine:
         ]
         result = plan([make_node()], pending=pending)
         assert admitted(result) == ["next"]
-        assert (told(result, "held").reason, told(result, "held").summary) == ("UnknownQueue", "s")
-        assert told(result, "never").reason == Reason.EXCEEDS_CLUSTER
-        assert {told(result, w).position for w in ("held", "never", "next")} == {0}
+        assert (reported(result, "held").reason, reported(result, "held").summary) == (
+            "UnknownQueue",
+            "s",
+        )
+        assert reported(result, "never").reason == Reason.EXCEEDS_CLUSTER
+        assert {reported(result, w).position for w in ("held", "never", "next")} == {0}
 
     def test_a_run_does_not_start_beside_its_own_previous_attempt(self):
         """The same run never runs twice, even without a hold."""
         running = low("again", {"n1": "0"})
         result = plan([make_node()], [running], [running.workload])
         assert admitted(result) == []
-        assert told(result, "again").reason == Reason.PREVIOUS_ATTEMPT_ENDING
+        assert reported(result, "again").reason == Reason.PREVIOUS_ATTEMPT_ENDING
 
     def test_a_run_without_gpus_never_waits(self):
         """It needs none of the resources that the queue is for."""
@@ -156,7 +159,7 @@ class TestTheLine:
             [make_workload("blocked"), make_workload("cpu", 0, priority=LOW)],
         )
         assert admitted(result) == ["cpu"]
-        assert told(result, "cpu").summary == "Starting without GPUs."
+        assert reported(result, "cpu").summary == "Starting without GPUs."
 
     def test_a_gang_starts_on_all_its_nodes_or_not_at_all(self):
         """Half a gang is nothing."""
@@ -197,10 +200,10 @@ class TestPreemption:
                 lost_micro_usd=2_400_000,
             ),
         )
-        assert told(result, "small").reason == Reason.BEHIND_OTHERS
+        assert reported(result, "small").reason == Reason.BEHIND_OTHERS
         result = plan([make_node()], running, [small, with_shape(big, gpu_count=4)])
         assert preempted(result) == [("a", "big")]
-        assert told(result, "small").reason == Reason.WAITING_FOR_VICTIMS
+        assert reported(result, "small").reason == Reason.WAITING_FOR_VICTIMS
 
     def test_the_least_lost_work_goes_first(self):
         """Who saved a minute ago loses less than who saved an hour ago."""
@@ -213,9 +216,9 @@ class TestPreemption:
         assert result.commands == (
             Preempt(workload_id="new", for_workload_id="w", lost_gpu_s=120, lost_micro_usd=120_000),
         )
-        assert told(result, "w").reason == Reason.WAITING_FOR_VICTIMS
-        assert told(result, "w").expected_start_at == NOW + timedelta(seconds=30)
-        assert told(result, "w").summary == (
+        assert reported(result, "w").reason == Reason.WAITING_FOR_VICTIMS
+        assert reported(result, "w").expected_start_at == NOW + timedelta(seconds=30)
+        assert reported(result, "w").summary == (
             "Waiting for 2 GPUs of any type on one node: 'new' releases 2 GPUs by 12:00:30 UTC."
         )
 
@@ -284,14 +287,14 @@ class TestPreemption:
         """Equals never preempt each other, nor a workload that opted out."""
         result = plan([make_node(gpus=1)], [holder], [make_workload()])
         assert result.commands == ()
-        assert told(result, "w").reason == Reason.WAITING_FOR_GPUS
+        assert reported(result, "w").reason == Reason.WAITING_FOR_GPUS
 
     def test_preemption_can_be_switched_off(self):
         """The policy's word is final."""
         policy = make_policy(preemption={"enabled": False})
         result = plan([make_node(gpus=1)], [low("l", {"n1": "0"})], [make_workload()], policy)
         assert result.commands == ()
-        assert told(result, "w").reason == Reason.WAITING_FOR_GPUS
+        assert reported(result, "w").reason == Reason.WAITING_FOR_GPUS
 
     def test_the_minimum_run_time_protects(self):
         """The owner learns when preemption becomes possible."""
@@ -300,10 +303,10 @@ class TestPreemption:
         )
         result = plan([make_node(gpus=1)], [young], [make_workload()])
         assert result.commands == ()
-        assert told(result, "w").reason == Reason.MIN_RUNTIME_PROTECTS
-        assert told(result, "w").numbers["possible_from"] == "2026-09-01T12:00:40+00:00"
-        assert told(result, "w").expected_start_at == NOW + timedelta(seconds=70)
-        assert told(result, "w").summary == (
+        assert reported(result, "w").reason == Reason.MIN_RUNTIME_PROTECTS
+        assert reported(result, "w").numbers["possible_from"] == "2026-09-01T12:00:40+00:00"
+        assert reported(result, "w").expected_start_at == NOW + timedelta(seconds=70)
+        assert reported(result, "w").summary == (
             "Waiting for 1 GPU of any type: 'young' may be preempted for it, but not within "
             "the minimum run time, until 12:00:40 UTC."
         )
@@ -343,9 +346,9 @@ class TestPreemption:
         result = plan([make_node(gpus=gpus)], running, [make_workload("w", gpus)])
 
         assert result.commands == ()
-        assert told(result, "w").reason == Reason.MIN_RUNTIME_PROTECTS
-        assert told(result, "w").numbers["possible_from"] == "2026-09-01T12:01:30+00:00"
-        assert why in told(result, "w").summary
+        assert reported(result, "w").reason == Reason.MIN_RUNTIME_PROTECTS
+        assert reported(result, "w").numbers["possible_from"] == "2026-09-01T12:01:30+00:00"
+        assert why in reported(result, "w").summary
 
     def test_the_minimum_run_time_counts_from_the_beginning(self):
         """What waited for its start for an hour has had twenty seconds."""
@@ -353,7 +356,7 @@ class TestPreemption:
         waited = replace(waited, began_at=ago(20), begins_by=ago(3_000))
         result = plan([make_node(gpus=1)], [waited], [make_workload()])
         assert result.commands == ()
-        assert told(result, "w").numbers["possible_from"] == "2026-09-01T12:00:40+00:00"
+        assert reported(result, "w").numbers["possible_from"] == "2026-09-01T12:00:40+00:00"
 
     def test_a_start_that_takes_too_long_protects_no_more(self):
         """Others do not wait for a start that may never come."""
@@ -374,13 +377,13 @@ class TestPreemption:
         )
         assert preempted(plan([make_node(gpus=1)], [ripe], [make_workload()])) == [("ripe", "w")]
 
-    def test_nobody_slips_past_who_waits_for_a_minimum_run_time(self):
+    def test_no_run_passes_one_that_waits_for_a_minimum_run_time(self):
         """The free GPUs of the protected run's node are kept too."""
         young = low("young", {"n1": "0"}, min_runtime_s=99_999)
         pending = [make_workload("big", 2), make_workload("small", submitted_at=ago(1))]
         result = plan([make_node(gpus=2)], [young], pending)
         assert result.commands == ()
-        assert told(result, "big").reason == Reason.MIN_RUNTIME_PROTECTS
+        assert reported(result, "big").reason == Reason.MIN_RUNTIME_PROTECTS
 
     def test_an_unhealthy_gpu_is_no_room(self):
         """It is free, and still both victims are needed."""
@@ -407,8 +410,8 @@ class TestPreemption:
         )
         result = plan([make_node(gpus=2)], [leaving, low("l", {"n1": "1"})], [make_workload()])
         assert result.commands == ()
-        assert told(result, "w").reason == Reason.WAITING_FOR_VICTIMS
-        assert told(result, "w").expected_start_at == ago(-12)
+        assert reported(result, "w").reason == Reason.WAITING_FOR_VICTIMS
+        assert reported(result, "w").expected_start_at == ago(-12)
         second = make_workload("x", submitted_at=ago(1))
         both = [make_workload(), second]
         result = plan([make_node(gpus=2)], [leaving, low("l", {"n1": "1"})], both)
@@ -430,7 +433,7 @@ class TestPreemption:
         )
         assert preempted(result) == [("l", "big")]
         assert admitted(result) == []
-        assert told(result, "small").reason == Reason.BEHIND_OTHERS
+        assert reported(result, "small").reason == Reason.BEHIND_OTHERS
 
     def test_more_than_was_needed_serves_the_next(self):
         """A victim's spare GPUs are assigned to another workload, without another victim."""
@@ -438,7 +441,7 @@ class TestPreemption:
         pending = [make_workload("x"), make_workload("y", submitted_at=ago(1))]
         result = plan([make_node(gpus=4)], running, pending)
         assert preempted(result) == [("l", "x")]
-        assert told(result, "y").reason == Reason.WAITING_FOR_VICTIMS
+        assert reported(result, "y").reason == Reason.WAITING_FOR_VICTIMS
 
     def test_a_gang_spares_whom_another_victim_makes_superfluous(self):
         """A gang holds both nodes: the single run chosen for one of them is left alone."""
@@ -458,7 +461,7 @@ class TestPreemption:
             [low("l", {"n1": "0"}, priority=HIGH)],
             [make_workload("a", priority=HIGH), make_workload("b"), make_workload("c")],
         )
-        assert [told(result, w).position for w in "abc"] == [0, 1, 2]
+        assert [reported(result, w).position for w in "abc"] == [0, 1, 2]
 
 
 class TestExplanations:
@@ -468,7 +471,7 @@ class TestExplanations:
         """Numbers, and names with their GPUs."""
         running = [low("train-low", {"n1": "0 1 2 3 4 5"}, priority=MEDIUM)]
         wanted = make_workload("w", 4, gpu_types=("a100-80gb",))
-        explanation = told(plan([make_node()], running, [wanted]), "w")
+        explanation = reported(plan([make_node()], running, [wanted]), "w")
         assert explanation.reason == Reason.WAITING_FOR_GPUS
         assert explanation.summary == (
             "Waiting for 4 × a100-80gb on one node: 2 of 8 are free, 'train-low' holds 6."
@@ -487,7 +490,7 @@ class TestExplanations:
         why = "on-demand: critical work runs on on-demand"
         chosen = make_workload("w", capacity_type="on-demand", capacity_reason=why)
         for running in ([], [low("l", {"n1": "0"}, priority=HIGH)]):
-            explanation = told(plan([make_node(gpus=1)], running, [chosen]), "w")
+            explanation = reported(plan([make_node(gpus=1)], running, [chosen]), "w")
             assert explanation.summary.endswith(f". Capacity: {why}.")
             assert explanation.numbers["capacity"] == why
 
@@ -500,7 +503,7 @@ class TestExplanations:
         ]
         running = [low(n, {n: "0"}, priority=MEDIUM) for n in ("a", "b")]
         result = plan(nodes, running, [make_workload("w", 2)])
-        assert told(result, "w").summary == (
+        assert reported(result, "w").summary == (
             "Waiting for 2 GPUs of any type on one node: 3 of 5 are free (1 on one node), "
             "1 is unhealthy or used by others, 'a' holds 1, 'b' holds 1."
         )
@@ -509,7 +512,7 @@ class TestExplanations:
         """Three names, then a number."""
         running = [low(f"r{i}", {"n1": str(i)}, priority=MEDIUM) for i in range(6)]
         result = plan([make_node(gpus=6)], running, [make_workload("w", 1, nodes=1)])
-        assert told(result, "w").summary == (
+        assert reported(result, "w").summary == (
             "Waiting for 1 GPU of any type: 0 of 6 are free, 'r0' holds 1, 'r1' holds 1, "
             "'r2' holds 1, 3 others hold 3."
         )
@@ -518,10 +521,10 @@ class TestExplanations:
         """Three names in queue order, then a number."""
         pending = [make_workload(f"w{i}") for i in range(6)]
         result = plan([make_node(gpus=1)], [low("l", {"n1": "0"}, priority=HIGH)], pending)
-        assert told(result, "w5").summary == (
+        assert reported(result, "w5").summary == (
             "Waiting for 1 GPU of any type behind 'w0', 'w1', 'w2' and 2 others."
         )
-        assert told(result, "w5").numbers == {
+        assert reported(result, "w5").numbers == {
             "wanted_gpus": 1,
             "ahead": 5,
             "ahead_by": "id",
@@ -539,7 +542,7 @@ class TestExplanations:
         )
         nodes = [make_node("a", 2), make_node("b", 2)]
         result = plan(nodes, [low("l", {"a": "0"}, priority=HIGH)], [wanted])
-        assert told(result, "w").summary.startswith(
+        assert reported(result, "w").summary.startswith(
             "Waiting for 2 nodes with 2 × a100-80gb or t4 with 40 GiB (on-demand) each: "
         )
 
@@ -560,7 +563,7 @@ class TestExplanations:
         ]
         result = plan([make_node(gpus=3)], running, [make_workload("w", 2)])
         want = None if want_start_s is None else NOW + timedelta(seconds=want_start_s)
-        assert told(result, "w").expected_start_at == want
+        assert reported(result, "w").expected_start_at == want
 
     def test_a_victim_of_this_cycle_is_not_expected_to_end_once_more(self):
         """Half of its GPUs are coming already: they must not count twice."""
@@ -575,13 +578,13 @@ class TestExplanations:
         ]
         result = plan(nodes, running, pending)
         assert preempted(result) == [("gang", "urgent")]
-        assert told(result, "w").reason == Reason.WAITING_FOR_GPUS
-        assert told(result, "w").expected_start_at is None
+        assert reported(result, "w").reason == Reason.WAITING_FOR_GPUS
+        assert reported(result, "w").expected_start_at is None
 
     def test_a_later_day_is_written_out(self):
         """A time alone would be taken for today's."""
         running = low("l", {"n1": "0"}, min_runtime_s=100_000)
-        summary = told(plan([make_node(gpus=1)], [running], [make_workload()]), "w").summary
+        summary = reported(plan([make_node(gpus=1)], [running], [make_workload()]), "w").summary
         assert summary.endswith("the minimum run time, until 2026-09-02 14:46:40 UTC.")
 
 

@@ -111,8 +111,8 @@ def _without_closures(pool: Scenario, _: Plan, __: Workload) -> Scenario:
 
 def _without_those_ahead(pool: Scenario, plan: Plan, workload: Workload) -> Scenario:
     """Nor those that get ahead once no other workload adds to their team's share."""
-    told = [explanation.workload_id for explanation in plan.explanations]
-    ahead = set(told[: told.index(workload.workload_id)])
+    reported = [explanation.workload_id for explanation in plan.explanations]
+    ahead = set(reported[: reported.index(workload.workload_id)])
     if not ahead:
         return pool
     pending = tuple(w for w in pool.snapshot.pending if w.workload_id not in ahead)
@@ -151,12 +151,12 @@ REMEDIES: Mapping[Reason, Remedy] = {
 }
 
 
-def told_by(plan: Plan, workload_id: str) -> Explanation:
+def reported_by(plan: Plan, workload_id: str) -> Explanation:
     return next(e for e in plan.explanations if e.workload_id == workload_id)
 
 
 def reason_of(plan: Plan, workload_id: str) -> Reason:
-    return told_by(plan, workload_id).reason
+    return reported_by(plan, workload_id).reason
 
 
 def planned(pool: Scenario) -> Plan:
@@ -167,7 +167,7 @@ def remedied(pool: Scenario, plan: Plan, workload_id: str) -> Explanation:
     """Which reason does it get once its reason is removed?"""
     workload = next(w for w in pool.snapshot.pending if w.workload_id == workload_id)
     remedy = REMEDIES[reason_of(plan, workload_id)]
-    return told_by(planned(remedy(pool, plan, workload)), workload_id)
+    return reported_by(planned(remedy(pool, plan, workload)), workload_id)
 
 
 def test_every_reason_has_a_remedy() -> None:
@@ -211,16 +211,16 @@ def test_without_its_reason_a_workload_fares_otherwise(seed: int) -> None:
     """
     pool = any_pool(seed)
     plan = planned(pool)
-    for told in plan.explanations:
-        if told.reason is not Reason.STARTING:
-            after = remedied(pool, plan, told.workload_id)
+    for reported in plan.explanations:
+        if reported.reason is not Reason.STARTING:
+            after = remedied(pool, plan, reported.workload_id)
             waits_for_others = (
-                told.reason is Reason.WAITING_FOR_VICTIMS and after.summary != told.summary
+                reported.reason is Reason.WAITING_FOR_VICTIMS and after.summary != reported.summary
             )
-            assert after.reason is not told.reason or waits_for_others
+            assert after.reason is not reported.reason or waits_for_others
 
 
-def test_a_budget_is_not_told_as_a_closure() -> None:
+def test_a_budget_is_not_shown_as_a_closure() -> None:
     """The T4 is reserved for `first`; the free A100 is closed to `w` by its budget alone."""
     nodes = (make_node("n1", 1, gpu_type="t4"), make_node("n2", 1))
     held = make_workload("r", run_time=lasting(4_600), priority=HIGH)

@@ -25,24 +25,24 @@ def explanations():
 
 def test_they_are_read_like_a_tuple():
     """By index, from the end, in slices, all; a place that is not there is an error."""
-    told = explanations()
-    assert [e.workload_id for e in told] == ["p0", "p1", "p2"]
-    assert len(told) == 3
-    assert told[-1].workload_id == "p2"
-    assert told[1:] == (told[1], told[2])
-    assert told[0] is told[0]
+    reported = explanations()
+    assert [e.workload_id for e in reported] == ["p0", "p1", "p2"]
+    assert len(reported) == 3
+    assert reported[-1].workload_id == "p2"
+    assert reported[1:] == (reported[1], reported[2])
+    assert reported[0] is reported[0]
 
 
 def test_equal_ones_are_equal_also_to_a_tuple_and_when_copied():
     """A plan is compared, copied and kept like any other value."""
-    told = explanations()
-    assert told == explanations()
-    assert told == tuple(told)
-    assert tuple(told) == told
-    assert told != tuple(told)[1:]
-    assert pickle.loads(pickle.dumps(told)) == told  # noqa: S301 - our own
-    assert copy.deepcopy(told) == told
-    assert repr(told) == repr(tuple(told))
+    reported = explanations()
+    assert reported == explanations()
+    assert reported == tuple(reported)
+    assert tuple(reported) == reported
+    assert reported != tuple(reported)[1:]
+    assert pickle.loads(pickle.dumps(reported)) == reported  # noqa: S301 - our own
+    assert copy.deepcopy(reported) == reported
+    assert repr(reported) == repr(tuple(reported))
 
 
 def test_what_is_read_late_is_what_was_so_at_the_moment_of_the_plan():

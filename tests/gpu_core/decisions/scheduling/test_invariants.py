@@ -78,12 +78,12 @@ def test_gpus_are_given_out_once_and_gangs_whole(seed):
 
 @many
 @given(SEEDS)
-def test_everybody_hears_exactly_one_reason(seed):
+def test_each_run_has_exactly_one_reason(seed):
     """One explanation for each pending workload, true to the commands; positions count on."""
     pool = scenario(seed)
     plan = planned(pool)
-    told = [e.workload_id for e in plan.explanations]
-    assert sorted(told) == sorted(w.workload_id for w in pool.snapshot.pending)
+    reported = [e.workload_id for e in plan.explanations]
+    assert sorted(reported) == sorted(w.workload_id for w in pool.snapshot.pending)
     starting = {e.workload_id for e in plan.explanations if e.reason is Reason.STARTING}
     assert starting == {c.workload_id for c in admits(plan)}
     held = {w.workload_id for w in pool.snapshot.pending if w.hold is not None}
@@ -131,7 +131,7 @@ def test_a_planner_that_remembers_plans_as_one_that_does_not(seed):
             newcomer = a_workload(rng, f"new{step}")
             pending = (*after.snapshot.pending, newcomer)
             after = replace(after, snapshot=replace(after.snapshot, pending=pending))
-        tell_changes(planner, pool, after)
+        report_changes(planner, pool, after)
         pool = after
     assert all(plan == want_plan for plan, want_plan in made)
 
@@ -151,7 +151,7 @@ def test_who_others_were_preempted_for_hears_what_became_of_it(seed):
     assert all(reasons[c.for_workload_id] is Reason.WAITING_FOR_VICTIMS for c in preempts(plan))
 
 
-def tell_changes(planner, before, after):
+def report_changes(planner, before, after):
     was = {a.workload.workload_id: a for a in before.snapshot.allocations}
     now = {a.workload.workload_id: a for a in after.snapshot.allocations}
     for workload_id in was.keys() - now.keys():
@@ -259,7 +259,7 @@ def test_no_victim_can_be_spared_under_any_policy(seed):
 
 
 def all_but_one_leaves(pool, victims, spared):
-    def as_told(allocation):
+    def as_published(allocation):
         workload_id = allocation.workload.workload_id
         if workload_id == spared:
             return replace(allocation, workload=replace(allocation.workload, is_preemptible=False))
@@ -267,7 +267,7 @@ def all_but_one_leaves(pool, victims, spared):
             return replace(allocation, is_draining=True, drain_deadline_at=NOW)
         return allocation
 
-    allocations = tuple(as_told(a) for a in pool.snapshot.allocations)
+    allocations = tuple(as_published(a) for a in pool.snapshot.allocations)
     return replace(pool, snapshot=replace(pool.snapshot, allocations=allocations))
 
 

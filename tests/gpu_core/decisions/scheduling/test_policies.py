@@ -43,7 +43,7 @@ def preempted(plan):
     return [(c.workload_id, c.for_workload_id) for c in plan.commands if isinstance(c, Preempt)]
 
 
-def told(plan, workload_id):
+def reported(plan, workload_id):
     return next(e for e in plan.explanations if e.workload_id == workload_id)
 
 
@@ -173,7 +173,7 @@ class TestOrder:
         )
         assert admitted(result)[0] == "b"
 
-    def test_the_first_key_that_differs_is_told(self):
+    def test_the_first_key_that_differs_is_shown(self):
         """Who waits reads by what the one ahead is ahead."""
         policy = make_policy(ordering={"keys": ["priority", "shortest-job"]})
         pending = [
@@ -182,7 +182,7 @@ class TestOrder:
         ]
         held = running("r", "0", priority=HIGH)
         result = plan([make_node(gpus=2)], [held], pending, policy)
-        assert told(result, "longer").numbers["ahead_by"] == "shortest-job"
+        assert reported(result, "longer").numbers["ahead_by"] == "shortest-job"
 
     def test_fair_share_takes_turns_inside_one_cycle(self):
         """Four runs of one team came first; the other team still gets half."""
@@ -203,7 +203,7 @@ class TestOrder:
         result = plan([make_node(gpus=1)], pending=pending, policy=policy, usage=usage)
         assert admitted(result) == ["b"]
 
-    def test_whoever_others_were_preempted_for_comes_first(self):
+    def test_the_run_that_others_were_preempted_for_comes_first(self):
         """A later workload does not get what was freed for it."""
         pending = [make_workload("urgent", priority=HIGH), make_workload("w")]
         result = plan([make_node(gpus=1)], pending=pending, preemptors=frozenset({"w", "gone"}))
@@ -230,9 +230,9 @@ class TestBackfill:
         pending = [make_workload("big", 4, submitted_at=ago(90)), make_workload("small", **small)]
         result = plan([make_node(gpus=4)], [self.HOLDS_TWO], pending)
         assert admitted(result) == want
-        assert told(result, "big").expected_start_at == NOW + timedelta(seconds=1_000)
+        assert reported(result, "big").expected_start_at == NOW + timedelta(seconds=1_000)
         if not want:
-            assert told(result, "small").reason is Reason.RESERVED_AHEAD
+            assert reported(result, "small").reason is Reason.RESERVED_AHEAD
 
     def test_gpus_beside_the_reservation_are_open(self):
         """`big` leaves one GPU of the five: another may use it for any time."""
@@ -249,7 +249,7 @@ class TestBackfill:
         result = plan([make_node(gpus=4)], [self.HOLDS_TWO], pending)
         assert admitted(result) == ["s1"]
 
-    def test_a_strict_line_passes_nobody(self):
+    def test_a_strict_queue_passes_no_run(self):
         """Even a run of a second waits."""
         pending = [
             make_workload("big", 4, submitted_at=ago(90)),
@@ -288,7 +288,7 @@ class TestBackfill:
         )
         result = plan(nodes, held, [gang, long, short], make_policy(backfill={"mode": mode}))
         assert admitted(result) == want
-        assert told(result, "gang").expected_start_at == NOW + timedelta(seconds=1_000)
+        assert reported(result, "gang").expected_start_at == NOW + timedelta(seconds=1_000)
 
     def test_without_known_ends_everything_is_kept(self):
         """No start can be computed, so the nodes are kept."""
@@ -333,13 +333,13 @@ class TestQuotas:
         pending = [make_workload(f"a{i}", 2, team="a", submitted_at=ago(9 - i)) for i in range(3)]
         result = plan([make_node()], pending=pending, policy=make_policy(quotas=quotas))
         assert admitted(result) == ["a0", "a1"]
-        assert told(result, "a2").reason is Reason.WAITING_FOR_QUOTA
-        assert told(result, "a2").summary == (
+        assert reported(result, "a2").reason is Reason.WAITING_FOR_QUOTA
+        assert reported(result, "a2").summary == (
             "Waiting for quota: team 'a' holds 4 GPUs and may take 0 more now; this run needs 2."
         )
         too_large = make_workload("x", 6, team="a")
         result = plan([make_node()], pending=[too_large], policy=make_policy(quotas=quotas))
-        assert told(result, "x").reason is Reason.EXCEEDS_QUOTA
+        assert reported(result, "x").reason is Reason.EXCEEDS_QUOTA
 
     def test_what_was_lent_is_taken_back(self):
         """Team b is within its quota; team a loses the cheapest victim."""
@@ -355,7 +355,7 @@ class TestQuotas:
         result = plan([make_node()], held, [mine], self.POLICY)
         assert preempted(result) == [("a0", "b")]
 
-    def test_whoever_borrows_takes_from_nobody_else(self):
+    def test_a_team_that_borrows_takes_from_no_other(self):
         """Team b has its four: a fifth would be borrowed, whatever its priority."""
         held = [
             running("a", "0 1 2 3", team="a", priority=LOW),
@@ -364,7 +364,7 @@ class TestQuotas:
         more = make_workload("more", 1, team="b", priority=HIGH)
         result = plan([make_node()], held, [more], self.POLICY)
         assert result.commands == ()
-        assert told(result, "more").reason is Reason.WAITING_FOR_QUOTA
+        assert reported(result, "more").reason is Reason.WAITING_FOR_QUOTA
 
     def test_within_a_team_priority_counts(self):
         """Its own less urgent run makes room; another team's does not."""
@@ -396,7 +396,7 @@ class TestQuotas:
         policy = make_policy(limits={"max_gpus_per_user": 2})
         result = plan([make_node()], pending=pending, policy=policy)
         assert sorted(admitted(result)) == ["u0", "u1", "v"]
-        assert told(result, "u2").reason is Reason.USER_LIMIT
+        assert reported(result, "u2").reason is Reason.USER_LIMIT
 
 
 class TestBudgetsAndCalendar:
@@ -413,8 +413,8 @@ class TestBudgetsAndCalendar:
         ]
         result = plan([make_node()], pending=pending, policy=policy)
         assert admitted(result) == ["v0", "v1"]
-        assert told(result, "v2").reason is Reason.BUDGET_EXCEEDED
-        assert "$10.80 of $10.00" in told(result, "v2").summary
+        assert reported(result, "v2").reason is Reason.BUDGET_EXCEEDED
+        assert "$10.80 of $10.00" in reported(result, "v2").summary
 
     def test_a_cheaper_gpu_that_the_budget_pays_is_taken(self):
         """The A100 is too dear, the T4 is not."""
@@ -445,7 +445,7 @@ class TestBudgetsAndCalendar:
         result = plan([make_node()], pending=pending, policy=make_policy(calendar=self.WINDOW))
         assert admitted(result) == want
         if not want:
-            assert told(result, "w").reason is Reason.CAPACITY_CLOSED
+            assert reported(result, "w").reason is Reason.CAPACITY_CLOSED
 
     def test_a_weekly_window_does_not_put_off_a_run_of_unknown_length(self):
         """A day is assumed: it starts when the GPUs are released, and none starts before."""
@@ -459,7 +459,7 @@ class TestBudgetsAndCalendar:
             make_workload("long", run_time=lasting(20_000)),
         ]
         result = plan([make_node(gpus=4)], [held], pending, policy)
-        assert told(result, "big").expected_start_at == NOW + timedelta(seconds=1_000)
+        assert reported(result, "big").expected_start_at == NOW + timedelta(seconds=1_000)
         assert admitted(result) == []
 
     def test_an_advance_reservation_is_there_for_its_team(self):

@@ -28,7 +28,7 @@ many = settings(max_examples=examples(int(os.environ.get("PREFECT_GPU_EXAMPLES",
 @many
 @given(SEEDS)
 def test_a_preemptor_starts_when_its_victims_have_ended(seed):
-    """Where no other run waits, the start that it is told comes true."""
+    """Where no other run waits, the start that is shown comes true."""
     pool = scenario(seed)
     plan = plan_cycle(pool.snapshot, pool.policy, NOW)
     preemptors = [c.for_workload_id for c in plan.commands if isinstance(c, Preempt)]
@@ -36,13 +36,15 @@ def test_a_preemptor_starts_when_its_victims_have_ended(seed):
         pending = tuple(w for w in pool.snapshot.pending if w.workload_id == preemptor)
         alone = replace(pool, snapshot=replace(pool.snapshot, pending=pending))
         plan = plan_cycle(alone.snapshot, pool.policy, NOW)
-        [told] = plan.explanations
-        if told.reason is not Reason.WAITING_FOR_VICTIMS or told.expected_start_at is None:
+        [reported] = plan.explanations
+        if reported.reason is not Reason.WAITING_FOR_VICTIMS or reported.expected_start_at is None:
             continue
         after = applied(alone, plan, NOW).snapshot
-        staying = tuple(a for a in after.allocations if not has_ended(a, told.expected_start_at))
+        staying = tuple(
+            a for a in after.allocations if not has_ended(a, reported.expected_start_at)
+        )
         then = replace(after, allocations=staying)
-        later = plan_cycle(then, pool.policy, told.expected_start_at)
+        later = plan_cycle(then, pool.policy, reported.expected_start_at)
         assert [c.workload_id for c in later.commands if isinstance(c, Admit)] == [preemptor]
 
 
@@ -63,16 +65,16 @@ def test_a_passed_deadline_promises_no_start_in_the_past():
     leaving = make_allocation(
         make_workload("r", 4), {"n1": "0 1 2 3"}, is_draining=True, drain_deadline_at=ago(60)
     )
-    told = the_explanation(make_node(gpus=4), (leaving,), make_workload("w", 4))
-    assert told.reason is Reason.WAITING_FOR_VICTIMS
-    assert told.expected_start_at is None
-    assert "overdue since 11:59:00 UTC" in told.summary
+    reported = the_explanation(make_node(gpus=4), (leaving,), make_workload("w", 4))
+    assert reported.reason is Reason.WAITING_FOR_VICTIMS
+    assert reported.expected_start_at is None
+    assert "overdue since 11:59:00 UTC" in reported.summary
 
 
-def test_a_run_that_only_a_repair_can_start_is_not_told_to_be_next():
+def test_a_run_that_only_a_repair_can_start_is_not_shown_as_next():
     """Two of four GPUs are unhealthy, and it needs three."""
     node = make_node(gpus=4, unhealthy_gpu_ids=frozenset("01"))
-    told = the_explanation(node, (), make_workload("w", 3))
-    assert told.reason is Reason.WAITING_FOR_GPUS
-    assert "repaired" in told.resolution
-    assert "first" not in told.resolution
+    reported = the_explanation(node, (), make_workload("w", 3))
+    assert reported.reason is Reason.WAITING_FOR_GPUS
+    assert "repaired" in reported.resolution
+    assert "first" not in reported.resolution

@@ -148,7 +148,7 @@ def test_no_victim_can_be_spared(snapshot):
 
 
 @given(strategies.snapshots(), strategies.workloads("x"))
-def test_nobody_of_the_same_shape_is_overtaken(snapshot, shape):
+def test_no_run_of_the_same_shape_is_overtaken(snapshot, shape):
     """Of equal shapes, those ahead in the queue start first."""
     alike = tuple(replace(shape, workload_id=f"x{i}", submitted_at=ago(100 - i)) for i in range(3))
     plan = plan_cycle(replace(snapshot, pending=(*snapshot.pending, *alike)), POLICY, NOW)

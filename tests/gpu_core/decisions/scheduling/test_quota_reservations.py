@@ -97,10 +97,10 @@ def test_who_is_behind_hears_for_what_quota_is_kept():
     """One GPU is free, and enough for it; the run ahead needs two more."""
     large = make_workload("large", 3, priority=CRITICAL, team="large")
     held = tuple(make_allocation(small(i, ago(900)), {"n1": str(i)}) for i in range(3))
-    told, commands = explained((large, small(9, ago(1))), held)
+    reported, commands = explained((large, small(9, ago(1))), held)
     assert not commands
-    assert told["large"].reason is Reason.WAITING_FOR_QUOTA
-    assert "kept for a run ahead" in told["s009"].resolution
+    assert reported["large"].reason is Reason.WAITING_FOR_QUOTA
+    assert "kept for a run ahead" in reported["s009"].resolution
 
 
 def test_where_others_use_their_own_quota_nothing_is_kept_and_it_is_said():
@@ -108,6 +108,6 @@ def test_where_others_use_their_own_quota_nothing_is_kept_and_it_is_said():
     large = make_workload("large", 3, priority=CRITICAL, team="large")
     own = make_workload("own", 2, team="owner")
     held = (make_allocation(own, {"n1": "0 1"}),)
-    told, commands = explained((large, small(9, ago(1))), held)
+    reported, commands = explained((large, small(9, ago(1))), held)
     assert [c.workload_id for c in commands] == ["s009"]
-    assert "return none" in told["large"].resolution
+    assert "return none" in reported["large"].resolution

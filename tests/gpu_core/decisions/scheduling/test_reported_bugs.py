@@ -117,7 +117,7 @@ def test_what_was_freed_is_not_taken_while_the_second_victim_ends():
     assert reasons["preemptor"] is Reason.WAITING_FOR_VICTIMS
 
 
-def test_quota_without_a_place_admits_nobody():
+def test_quota_without_a_place_admits_no_run():
     """K#12422: admitted by the sum of free GPUs, the pods stayed Pending until a time-out."""
     nodes = (make_node("n1", 4), make_node("n2", 4))
     held = (
@@ -127,9 +127,9 @@ def test_quota_without_a_place_admits_nobody():
     snapshot = make_snapshot(nodes, held, (make_workload("w", 4, team="a"),))
     plan = plan_cycle(snapshot, make_policy(quotas=SHARED, preemption={"enabled": False}), NOW)
     assert plan.commands == ()
-    [told] = plan.explanations
-    assert told.reason is Reason.WAITING_FOR_GPUS
-    assert "4 of 8 are free (2 on one node)" in told.summary
+    [reported] = plan.explanations
+    assert reported.reason is Reason.WAITING_FOR_GPUS
+    assert "4 of 8 are free (2 on one node)" in reported.summary
 
 
 def test_a_small_team_is_not_starved_by_thousands_of_another():

@@ -25,7 +25,7 @@ def hints(snapshot, **sections):
     return tuple(c for c in plan.commands if isinstance(c, ScaleUp | ScaleDown))
 
 
-def test_nodes_come_for_whoever_has_waited_too_long():
+def test_nodes_come_for_a_run_that_has_waited_too_long():
     """Six minutes pending for GPUs that others hold."""
     held = make_allocation(make_workload("r", 8, priority=HIGH), {"n1": "0 1 2 3 4 5 6 7"})
     waits = make_workload("w", 4, submitted_at=ago(360))
@@ -34,7 +34,7 @@ def test_nodes_come_for_whoever_has_waited_too_long():
     assert (hint.flavor, hint.nodes, hint.workload_ids) == (A100, 1, ("w",))
 
 
-def test_no_node_comes_for_whoever_waits_for_quota():
+def test_no_node_comes_for_a_run_that_waits_for_quota():
     """More GPUs would not start it."""
     quotas = {
         "strategy": "static",

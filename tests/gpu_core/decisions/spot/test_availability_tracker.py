@@ -4,7 +4,7 @@ from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.testing.builders.workloads import NOW, ago
 
 
-def test_ages_begin_anew_with_each_change_and_with_whoever_is_forgotten():
+def test_ages_begin_anew_with_each_change_and_each_that_is_forgotten():
     availability = SpotAvailabilityTracker()
 
     def age_s(seconds_ago, is_up, who="a"):

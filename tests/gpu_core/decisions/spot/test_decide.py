@@ -350,7 +350,7 @@ def test_spot_must_prove_itself_for_longer_when(
     ("lives_min", "age_min", "work_h", "want"),
     [
         pytest.param([], 0, 48, True, id="nothing seen: an ordinary stay pays"),
-        pytest.param([10] * 4, 0, 48, True, id="four in vain are not enough to tell"),
+        pytest.param([10] * 4, 0, 48, True, id="four without effect are not enough"),
         pytest.param([10] * 6, 0, 48, False, id="six are"),
         pytest.param([10] * 19 + [300], 0, 48, True, id="one of five hours pays for all"),
         pytest.param([30] * 20, 0, 48, True, id="18 of 30 min are work at a third of the price"),

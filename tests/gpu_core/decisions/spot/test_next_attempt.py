@@ -190,7 +190,7 @@ def test_a_person_s_hold_stays():
     assert NextAttempts(view).of(held, []).hold == held.hold
 
 
-def test_nobody_waits_for_spot_that_does_not_exist():
+def test_no_run_waits_for_spot_that_does_not_exist():
     for nodes in ((STEADY,), (SPOT,), (make_node("s1", gpus=4, capacity_type="spot"), STEADY)):
         found = NextAttempts(CapacityView(nodes, POLICY, NOW)).of(due_in(20), [])
         assert (found.hold, found.shape.capacity_type) == (None, None)

@@ -98,7 +98,7 @@ def test_how_spot_comes_and_goes_for_the_runs_of_a_pool():
         pytest.param({"number": 3}, id="what it did in between is not known"),
     ],
 )
-def test_whose_gap_nobody_knows_tells_nothing(later):
+def test_a_life_of_unknown_gap_counts_for_nothing(later):
     cut = stay(0, 2, CUT, flow_run_id="run", number=1)
     after = stay(3, 4, node="s2", **({"flow_run_id": "run"} | later))
     assert spot_pasts([cut, after], at(10))["a10g"].away.ends == 0

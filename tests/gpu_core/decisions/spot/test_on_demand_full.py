@@ -118,7 +118,7 @@ THREE_IN_A_ROW = [interrupted_on_spot(n, 20 - 5 * n) for n in (1, 2, 3)]
         pytest.param(5, None, (), {}, id="too late: any progress makes it less late"),
         pytest.param(-5, None, (), {}, id="the deadline has passed"),
         pytest.param(10.3, None, THREE_IN_A_ROW, {}, id="spot failed it three times in a row"),
-        pytest.param(10.3, lives(IN_VAIN_MIN, 4), (), {}, id="four lives do not tell"),
+        pytest.param(10.3, lives(IN_VAIN_MIN, 4), (), {}, id="four lives are too few"),
     ],
 )
 def test_spot_that_makes_progress_beats_waiting_for_on_demand(

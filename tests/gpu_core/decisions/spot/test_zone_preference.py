@@ -108,7 +108,7 @@ def test_the_zone_that_a_run_prefers(stays, world, want):
     assert (reason is None) is (want in ("s1",))
 
 
-def test_the_zone_and_its_numbers_are_told():
+def test_the_zone_and_its_numbers_are_shown():
     """4.8 h useful in `b`, .8 in `c`, .3 in `a`, 2 h in the mean, and a bonus of 14 min."""
     _, reason = place(make_workload(), B_IS_BEST)
     assert reason == "b: a stay is thought to give 3h 36m of useful time, c 1h 36m, a 1h 21m"
@@ -158,7 +158,7 @@ def test_the_gpu_type_that_is_wanted_most_comes_before_the_zone():
     preferred=st.sets(st.sampled_from(["s1", "s2", "s3", "t1", "gone"])),
     held=st.sets(st.sampled_from(["s1", "s2", "s3"])),
 )
-def test_a_preference_never_keeps_anybody_waiting(gpus, gang, preferred, held):
+def test_a_preference_never_keeps_a_run_waiting(gpus, gang, preferred, held):
     """It is placed if and only if it would be without one, and there if it can."""
     room = ClusterInfo(NODES)
     for allocation in holding(*held):

@@ -292,7 +292,7 @@ def with_drawn_power(run):
     )
 
 
-def test_power_alone_tells_a_kernel_that_spins_from_an_evaluation():
+def test_power_alone_distinguishes_a_kernel_that_spins_from_an_evaluation():
     """Of seeds that no constant was chosen on."""
     late, wrong = [], []
     for seed in range(1_000_000, 1_000_400):

@@ -149,7 +149,7 @@ def test_a_verdict_never_gets_better_by_itself(samples):
 
 
 @given(st.lists(SAMPLES.map(lambda s: {k: v for k, v in s.items() if k != "xids"}), max_size=30))
-def test_one_false_sample_moves_nobody(between):
+def test_one_false_sample_moves_no_run(between):
     """Whatever is measured: one sample among well ones changes nothing."""
     samples = [each for false in between for each in (WELL, false)]
     assert health_after(*samples, WELL).verdict == Verdict.HEALTHY

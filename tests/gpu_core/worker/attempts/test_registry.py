@@ -102,7 +102,7 @@ N1 = make_node("n1", gpu_type="t4", capacity_type="spot", labels=IN_ZONE_A)
 
 
 def test_what_another_scheduler_places_costs_nothing_and_is_nowhere_until_it_is_bound(tmp_path):
-    """Also where it is bound to the node of the plan; a new worker can tell both apart."""
+    """Also where it is bound to the node of the plan; a new worker distinguishes both."""
     run = FlowRun(id=uuid4(), flow_id=uuid4())
     key, bound_at = str(run.id), NOW + timedelta(minutes=7)
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:

@@ -140,7 +140,7 @@ RUNNING = [
 
 
 def is_bad(pool, name):
-    """How does a function that knows no run ids tell that it is about the bad run?"""
+    """How does a function that knows no run ids show that it is about the bad run?"""
 
     def concerns(*arguments, **options):
         if name == "plan_cycle":
@@ -250,7 +250,7 @@ def test_an_id_that_is_none_stops_no_cycle(tmp_path, is_started):
         assert anyio.run(story, ledger) == {LATER}
 
 
-def test_nobody_gets_gpus_of_a_node_on_which_a_damaged_record_holds_some(tmp_path):
+def test_no_run_gets_gpus_of_a_node_on_which_a_damaged_record_holds_some(tmp_path):
     """Nothing says any more which of them it holds."""
     prefect = FakePrefect()
     prefect.submit(1, {})

@@ -136,14 +136,14 @@ def test_the_server_is_asked_once_a_second_at_most():
         pytest.param(starting(1, is_preemptible=False), [2], False, id="it is no victim"),
     ],
 )
-def test_the_next_cycle_comes_soon_where_somebody_waits_for_the_start(running, pending, is_soon):
+def test_the_next_cycle_comes_soon_where_a_run_waits_for_the_start(running, pending, is_soon):
     """Otherwise the end of a start changes nothing."""
     waiting = [make_workload(f"p{number}", priority=p) for number, p in enumerate(pending)]
     found = RunningPoll(Server({}), None, None).next_poll_at([running], waiting, NOW)
     assert found == (NOW + timedelta(seconds=1) if is_soon else None)
 
 
-def test_a_damaged_id_keeps_nobody_else_from_having_begun():
+def test_a_damaged_id_keeps_no_other_from_having_begun():
     """No flow run has the id that the ledger says."""
     damaged, sound = starting(flow_run_id="no-uuid"), starting()
     polled([damaged, sound], {UUID(sound.flow_run_id): state(Running, 40)})

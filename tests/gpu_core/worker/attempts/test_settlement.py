@@ -138,12 +138,14 @@ def test_output_is_looked_at_where_nothing_else_explains_the_end(tmp_path, state
 @pytest.mark.parametrize(
     ("lines", "want"),
     [
-        pytest.param(UNLOADABLE, "The flow did not begin: its code cannot be imported", id="told"),
+        pytest.param(
+            UNLOADABLE, "The flow did not begin: its code cannot be imported", id="reported"
+        ),
         pytest.param(("hello",), "Process exited with status code: 1", id="it says nothing of it"),
         pytest.param((), "Process exited with status code: 1", id="there is no output"),
     ],
 )
-def test_the_output_tells_why_a_flow_did_not_begin(tmp_path, lines, want):
+def test_the_output_shows_why_a_flow_did_not_begin(tmp_path, lines, want):
     state = Crashed(message="Process exited with status code: 1.")
     exit_ = Exit(exit_code=0)
     ending = decide(undisturbed(tmp_path), flow_run(state), exit_, (), NOW, lines, has_begun=False)
@@ -223,7 +225,7 @@ def test_what_fails_alike_each_time_is_not_tried_again(
         pytest.param("Scheduled Pending Crashed", False, id="it did not begin"),
         pytest.param("Scheduled Pending Running Crashed", True, id="it crashed as it ran"),
         pytest.param("Pending Running Crashed Pending Crashed", False, id="not this time"),
-        pytest.param("Scheduled Pending", False, id="its process could not tell"),
+        pytest.param("Scheduled Pending", False, id="its process could not report"),
         pytest.param("Running Crashed", True, id="it was never Pending"),
         pytest.param("", False, id="no history"),
     ],
@@ -311,7 +313,7 @@ FAILS = Exit(exit_code=1)
         pytest.param(Failed(), FAILS, True, 0, 1, id="the flow failed"),
         pytest.param(Running(), FAILS, True, 2, 3, id="its process died under the flow"),
         pytest.param(Crashed(), FAILS, False, 2, None, id="its flow did not begin"),
-        pytest.param(Pending(), FAILS, False, 2, None, id="nor could its process tell"),
+        pytest.param(Pending(), FAILS, False, 2, None, id="nor could its process report"),
         pytest.param(Failed(), FAILS, True, None, None, id="Prefect knows no retries of it"),
         pytest.param(Completed(), Exit(exit_code=0), True, 2, None, id="it is over"),
     ],

@@ -230,8 +230,8 @@ def test_a_start_that_a_killed_worker_did_not_note_is_known_from_the_end(
 def test_a_process_that_outlives_its_run_for_long_is_ended(state, minutes, want):
     """It hangs in a library that waits for others, or a sidecar goes on, and holds its GPUs."""
     now = datetime.now(UTC)
-    told = state.model_copy(update={"timestamp": now - timedelta(minutes=minutes)})
-    assert _lingers(FlowRun(id=UUID(RUN), flow_id=UUID(RUN), state=told), now) is want
+    shown = state.model_copy(update={"timestamp": now - timedelta(minutes=minutes)})
+    assert _lingers(FlowRun(id=UUID(RUN), flow_id=UUID(RUN), state=shown), now) is want
 
 
 @pytest.mark.parametrize("is_started", [False, True])
@@ -371,9 +371,9 @@ def test_an_end_that_cannot_be_settled_is_closed_after_a_day(
     assert (attempt.end_reason, attempt.is_charged_failure) == (EndReason.CRASHED, False)
     assert attempt.is_end_estimated
     assert attempt.released_at - running.gone_at < timedelta(seconds=1)
-    told = [r for r in caplog.records if "Its end is settled later" in r.getMessage()]
+    shown = [r for r in caplog.records if "Its end is settled later" in r.getMessage()]
     assert published == (["Crashed"] if damage != "no run has its id" else [])
-    assert len(told) == (damage != "no run has its id")
+    assert len(shown) == (damage != "no run has its id")
 
 
 def test_tries_for_one_attempt_have_pauses_and_a_bound_and_those_of_an_outage_none():

@@ -98,7 +98,7 @@ def test_a_run_is_left_alone_when(types, want_watched):
     assert prefect.was_set == []
 
 
-def test_nobody_is_asked_while_all_are_in_line():
+def test_nothing_is_asked_while_all_are_in_the_queue():
     prefect = Prefect("SCHEDULED", "CRASHED")
     assert looked_after(prefect, queued=[str(RUN)]) == [str(RUN)]
     assert prefect.asked == 0

@@ -105,7 +105,7 @@ def running(**attempt):
         pytest.param([make_job(finished="Failed")], [], True, [], id="a Job that is over"),
     ],
 )
-def test_a_run_does_not_start_again_beside_what_no_watch_has_told_of(
+def test_a_run_does_not_start_again_next_to_what_no_watch_has_seen(
     jobs, pods, want_gone, want_deleted
 ):
     async def scenario():
@@ -178,8 +178,8 @@ def test_the_claims_of_a_run_are_judged_when_it_starts(is_listed, caplog, monkey
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
         why = anyio.run(scenario)
     assert ("may not use PersistentVolumeClaim 'wages'" in why) is is_listed
-    told = "PersistentVolumeClaim 'wages', which the policy does not list"
-    assert (told in caplog.text) is not is_listed
+    reported = "PersistentVolumeClaim 'wages', which the policy does not list"
+    assert (reported in caplog.text) is not is_listed
 
 
 class Noting:
@@ -194,7 +194,7 @@ class Noting:
         return web.json_response(message, status=429)
 
 
-def test_a_flow_gets_prefects_key_from_the_secret_that_the_worker_was_told():
+def test_a_flow_gets_prefects_key_from_the_secret_of_the_workers_settings():
     configuration = GpuKubernetesJobConfiguration.model_construct(job_manifest=TEMPLATE)
 
     async def scenario():
@@ -217,8 +217,8 @@ def test_a_job_whose_pods_are_still_to_be_made_is_taken_away():
     job = make_job()
     job["metadata"]["labels"] = {ATTEMPT_ID_LABEL: "a"}
 
-    class Telling(Api):
-        """Its watch tells at once."""
+    class Reporting(Api):
+        """Its watch reports at once."""
 
         async def handle(self, request):
             if request.method == "DELETE":
@@ -226,7 +226,7 @@ def test_a_job_whose_pods_are_still_to_be_made_is_taken_away():
             return await super().handle(request)
 
     async def scenario():
-        api = Telling([job], [])
+        api = Reporting([job], [])
         async with serving(api) as client:
             infrastructure = of_cluster(client)
             api.view = infrastructure._view
@@ -335,7 +335,7 @@ def test_requests_that_meet_are_no_refusal():
 
 
 class Logs:
-    """Has the output of these pods until it is asked to delete them; the watch tells at once."""
+    """Has the output of these pods until it is asked to delete them; the watch reports at once."""
 
     def __init__(self, pods):
         self.logs = {f"{path_in(pod)}/log": pod["metadata"]["name"] for pod in pods}
@@ -355,7 +355,7 @@ class Logs:
 
 
 class CutLog:
-    """Begins to tell the output of a pod, and is gone."""
+    """Begins to send the output of a pod, and is gone."""
 
     async def handle(self, request):
         response = web.StreamResponse(headers={"Content-Length": "1000"})
@@ -426,7 +426,7 @@ def test_the_output_of_the_pod_that_ended_the_attempt_outlives_it(pods, want):
         pytest.param(["rank-0", "rank-1"], (), id="its run has it already"),
     ],
 )
-def test_the_output_of_the_node_of_a_container_job_that_failed_is_told(followed, want):
+def test_the_output_of_the_node_of_a_container_job_that_failed_is_logged(followed, want):
     pods = [of_rank(0, "Running"), of_rank(1, "Failed", 3)]
 
     async def scenario():
@@ -473,11 +473,11 @@ class ItsRun:
 @pytest.mark.parametrize(
     ("variables", "want"),
     [
-        pytest.param({}, ["rank-0"], id="it tells its output all the same"),
+        pytest.param({}, ["rank-0"], id="its output is logged all the same"),
         pytest.param({"stream_output": False}, [], id="its run wants no output"),
     ],
 )
-def test_a_container_that_ended_before_anybody_looked(monkeypatch, caplog, variables, want):
+def test_a_container_that_ended_before_the_first_poll(monkeypatch, caplog, variables, want):
     monkeypatch.setattr(containers, "OutputLog", ItsRun)
     pod = of_rank(0, "Succeeded", 0)
 
@@ -541,8 +541,8 @@ def test_the_output_of_a_gang_has_the_rank_of_each_node(monkeypatch, caplog, var
 
     with caplog.at_level(logging.INFO, "its run"):
         last_lines = anyio.run(scenario)
-    told = [record.getMessage() for record in caplog.records if record.name == "its run"]
-    assert sorted(told) == want
+    reported = [record.getMessage() for record in caplog.records if record.name == "its run"]
+    assert sorted(reported) == want
     if "[node 1] rank-1" in want:
         assert last_lines == ("rank-1",)  # of the node whose failure is the cause
 
@@ -722,7 +722,7 @@ def test_the_deletion_of_a_sidecar_is_not_why_its_run_ended(exit_code, is_delete
         pytest.param([3600], ("new/big/0",), None, id="a node is still to come"),
     ],
 )
-def test_a_run_is_told_since_when_its_nodes_are_up(ages_s, awaited, want_age_s):
+def test_a_run_reads_since_when_its_nodes_are_up(ages_s, awaited, want_age_s):
     """Young spot capacity dies sooner: its runs save more often."""
     names = [f"n{number}" for number in range(len(ages_s))]
     shares = tuple(NodeShare(node=name, gpu_ids=("0",)) for name in (*names, *awaited))

@@ -182,7 +182,7 @@ def test_two_nodes_of_a_gang_that_others_put_on_one_have_different_gpus():
     assert moved(KUEUE, [attempt], *pods) == [["tesla: 0", "tesla: 1"]]
 
 
-def test_who_is_bound_to_the_planned_node_gets_gpus_there_that_nobody_has():
+def test_a_run_bound_to_the_planned_node_gets_gpus_there_that_no_run_has():
     """Another one was bound there first, and has what was planned for it."""
     attempts = [a_waiting_attempt("a", "nvidia-b: 1"), a_waiting_attempt("b", "nvidia-b: 1")]
     pods = [a_pod("a", 0, "nvidia-b"), a_pod("b", 0, "nvidia-b")]
@@ -225,7 +225,7 @@ def test_what_was_promised_is_held_from_its_promise_on():
     assert infrastructure.binding(attempt, [], OWN) is None
 
 
-def test_who_is_still_to_be_placed_holds_no_gpu_that_somebody_has():
+def test_a_run_still_to_be_placed_holds_no_gpu_that_another_has():
     """Otherwise the plan would have it twice, and no run would be started."""
     waiting, placed = an_attempt("a", "nvidia-b: 0 1"), an_attempt("b", "nvidia-b: 0")
     infrastructure = a_cluster(KUEUE, a_pod("a", 0, None), a_pod("b", 0, "nvidia-b"))
@@ -488,7 +488,7 @@ def test_the_policy_of_now_does_not_say_how_an_attempt_was_placed(policy):
         pytest.param(KUEUE, ("t4",), "t4", id="placed by others: the only one that it asks for"),
     ],
 )
-def test_a_run_is_told_only_what_is_certain_of_its_node(policy, gpu_types, want):
+def test_a_run_reads_only_what_is_certain_of_its_node(policy, gpu_types, want):
     """At its start, before its pod exists."""
     attempt = an_attempt("a", "nvidia-a: 0", policy=policy)
     attempt.workload = with_shape(attempt.workload, gpu_types=gpu_types)

@@ -401,7 +401,7 @@ def test_a_pool_of_a_version_before_loses_what_has_no_effect():
         ),
     ],
 )
-def test_what_somebody_edited_stays(edit):
+def test_what_a_user_edited_stays(edit):
     template = KubernetesWorker.get_default_base_job_template()
     edit(template)
     found, removed = without_fields_not_offered(template)

@@ -34,23 +34,23 @@ async def until(condition):
 
 
 @pytest.fixture
-def told():
+def reported():
     """How often a late answer was announced."""
     return []
 
 
-def run(story, told, patience_s=0.0):
+def run(story, reported, patience_s=0.0):
     async def main():
         async with anyio.create_task_group() as tasks:
             server = Server()
-            read = PatientRead(server.ask, tasks, lambda: told.append(server.asked), patience_s)
+            read = PatientRead(server.ask, tasks, lambda: reported.append(server.asked), patience_s)
             await story(server, read)
             tasks.cancel_scope.cancel()
 
     anyio.run(main)
 
 
-def test_the_first_caller_waits_however_long_it_takes(told):
+def test_the_first_caller_waits_however_long_it_takes(reported):
     async def story(server, read):
         got = []
 
@@ -63,39 +63,39 @@ def test_the_first_caller_waits_however_long_it_takes(told):
             assert got == []
             server.may_answer.set()
         assert got == [1]
-        assert told == []
+        assert reported == []
 
-    run(story, told)
+    run(story, reported)
 
 
-def test_a_quick_server_is_asked_for_each_caller(told):
+def test_a_quick_server_is_asked_for_each_caller(reported):
     async def story(server, read):
         server.may_answer.set()
         assert [await read.newest() for _ in range(3)] == [1, 2, 3]
-        assert told == []
+        assert reported == []
 
-    run(story, told, patience_s=600)
+    run(story, reported, patience_s=600)
 
 
-def test_a_slow_one_is_answered_with_the_last_answer_and_its_own_is_announced_once(told):
+def test_a_slow_one_is_answered_with_the_last_answer_and_its_own_is_announced_once(reported):
     async def story(server, read):
         server.may_answer.set()
         assert await read.newest() == 1
         server.hold_back()
         assert await read.newest() == 1
         await until(lambda: server.asked == 2)
-        assert told == []
+        assert reported == []
         server.may_answer.set()
-        await until(lambda: told)
-        assert told == [2]
+        await until(lambda: reported)
+        assert reported == [2]
         assert await read.newest() == 2, "who was called gets what it was called for"
         await anyio.wait_all_tasks_blocked()
         assert server.asked == 2, "and does not ask again, or it would never end"
 
-    run(story, told)
+    run(story, reported)
 
 
-def test_who_asks_while_an_answer_is_under_way_gets_one_that_began_later_too(told):
+def test_who_asks_while_an_answer_is_under_way_gets_one_that_began_later_too(reported):
     async def story(server, read):
         server.may_answer.set()
         assert await read.newest() == 1
@@ -104,13 +104,13 @@ def test_who_asks_while_an_answer_is_under_way_gets_one_that_began_later_too(tol
         await until(lambda: server.asked == 2)
         assert await read.newest() == 1
         server.may_answer.set()
-        await until(lambda: server.asked == 3 and len(told) == 2)
+        await until(lambda: server.asked == 3 and len(reported) == 2)
         assert await read.newest() == 3
 
-    run(story, told)
+    run(story, reported)
 
 
-def test_a_failure_is_raised_once_and_the_next_caller_asks_again(told):
+def test_a_failure_is_raised_once_and_the_next_caller_asks_again(reported):
     async def story(server, read):
         server.may_answer.set()
         assert await read.newest() == 1
@@ -119,8 +119,8 @@ def test_a_failure_is_raised_once_and_the_next_caller_asks_again(told):
         assert await read.newest() == 1
         await until(lambda: server.asked == 2)
         server.may_answer.set()
-        await until(lambda: told)
-        assert told == [2], "also a failure: nothing is decided on an answer of long ago"
+        await until(lambda: reported)
+        assert reported == [2], "also a failure: nothing is decided on an answer of long ago"
         with pytest.raises(OSError, match="no server"):
             await read.newest()
         server.error = None
@@ -128,10 +128,10 @@ def test_a_failure_is_raised_once_and_the_next_caller_asks_again(told):
             await anyio.lowlevel.checkpoint()
         assert server.asked == 3
 
-    run(story, told)
+    run(story, reported)
 
 
-def test_a_slow_server_has_as_long_a_pause_as_it_was_busy(told, monkeypatch):
+def test_a_slow_server_has_as_long_a_pause_as_it_was_busy(reported, monkeypatch):
     async def story(server, read):
         now = [100.0]
         slept_until = []
@@ -155,4 +155,4 @@ def test_a_slow_server_has_as_long_a_pause_as_it_was_busy(told, monkeypatch):
         await anyio.wait_all_tasks_blocked()
         assert (server.asked, slept_until[-1]) == (3, 114.0)
 
-    run(story, told)
+    run(story, reported)

@@ -47,18 +47,22 @@ def taught(path, waits_s=(600,) * 30):
 
 
 def forecast(forecasts):
-    (told,) = forecasts.with_expected_starts(
+    (reported,) = forecasts.with_expected_starts(
         explanations("new"), {"new": make_workload("new")}, later(30_000)
     )
-    return told
+    return reported
 
 
 def test_what_waits_were_long_is_what_is_expected(tmp_path):
     """Thirty waits of ten minutes: the next one is thought to be about as long."""
-    told = forecast(taught(tmp_path / "f.json"))
+    reported = forecast(taught(tmp_path / "f.json"))
     waits_s = [
         (moment - later(30_000)).total_seconds()
-        for moment in (told.expected_start_from, told.expected_start_at, told.expected_start_until)
+        for moment in (
+            reported.expected_start_from,
+            reported.expected_start_at,
+            reported.expected_start_until,
+        )
     ]
     assert waits_s == sorted(waits_s)
     assert waits_s[0] <= 600 <= waits_s[2]
@@ -67,12 +71,12 @@ def test_what_waits_were_long_is_what_is_expected(tmp_path):
 
 def test_nothing_is_said_before_enough_is_learned(tmp_path):
     """Three starts are no experience."""
-    told = forecast(taught(tmp_path / "f.json", waits_s=(600, 600, 600)))
-    assert told == explanations("new")[0]
+    reported = forecast(taught(tmp_path / "f.json", waits_s=(600, 600, 600)))
+    assert reported == explanations("new")[0]
 
 
 def test_who_starts_at_once_teaches_nothing_about_waits(tmp_path):
-    """It was never told when it would start."""
+    """No start was ever shown for it."""
     forecasts = looking(tmp_path / "f.json")
     forecasts.started([make_workload(f"w{n}") for n in range(30)], NOW)
     assert forecast(forecasts).expected_start_at is None
@@ -81,10 +85,10 @@ def test_who_starts_at_once_teaches_nothing_about_waits(tmp_path):
 def test_a_held_run_has_no_expected_start(tmp_path):
     """It is not in the line."""
     held = Explanation(workload_id="new", reason=Reason.HELD, summary="", resolution="", position=0)
-    (told,) = taught(tmp_path / "f.json").with_expected_starts(
+    (reported,) = taught(tmp_path / "f.json").with_expected_starts(
         [held], {"new": make_workload("new")}, NOW
     )
-    assert told == held
+    assert reported == held
 
 
 def test_what_was_learned_outlives_the_worker(tmp_path):

@@ -342,7 +342,7 @@ def test_a_run_that_gets_no_on_demand_takes_spot_in_a_later_cycle(history):
     assert [asked(0), asked(0.01), asked(0.02)] == ["on-demand", "on-demand", "spot"]
 
 
-def test_an_attempt_that_never_was_tells_nothing_of_spot(ledger, history):
+def test_an_attempt_that_never_was_says_nothing_of_spot(ledger, history):
     """Nor does one from before the last thirty days."""
     withdrawn = opened(ledger, make_run("withdrawn"), capacity_type="spot")
     close(ledger, opened(ledger, make_run("old"), capacity_type="spot"), 1, EndReason.INTERRUPTED)

@@ -57,7 +57,7 @@ def test_a_new_reason_is_written_at_once_and_a_new_place_now_and_then(written, s
     assert is_news(explanation, last, state, NOON + timedelta(seconds=age_s)) is want
 
 
-def test_places_are_told_in_steps():
+def test_places_are_published_in_steps():
     """Exact at the head, where it matters."""
     positions = (0, 1, 5, 6, 9, 10, 24, 26, 49, 50, 120)
     assert [step(position) for position in positions] == [0, 1, 5, 5, 5, 10, 20, 25, 25, 50, 100]

@@ -33,7 +33,7 @@ def events(monkeypatch):
     return found
 
 
-def test_a_hint_is_told_once_however_its_numbers_move(events):
+def test_a_hint_is_logged_once_however_its_numbers_move(events):
     hints = ScaleHints("gpu")
     hints.publish([up(reason="10 wait"), down()])
     hints.publish([up(reason="11 wait"), down()])

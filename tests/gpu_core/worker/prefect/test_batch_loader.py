@@ -22,14 +22,14 @@ class Source:
 
 
 def answers_to(*keys):
-    """What each of them is told, who all ask while the first one's request is under way."""
-    source, told = Source(), {}
+    """What each of them gets, who all ask while the first one's request is under way."""
+    source, reported = Source(), {}
 
     async def ask(together, key):
         try:
-            told[key] = await together.of(key)
+            reported[key] = await together.of(key)
         except RuntimeError as error:
-            told[key] = str(error)
+            reported[key] = str(error)
 
     async def story():
         together = BatchLoader(source.ask)
@@ -40,13 +40,13 @@ def answers_to(*keys):
             source.may_answer.set()
 
     anyio.run(story)
-    return source.asked, told
+    return source.asked, reported
 
 
 def test_who_asks_while_a_request_is_under_way_shares_the_next_one():
-    asked, told = answers_to(1, 2, 3, 4)
+    asked, reported = answers_to(1, 2, 3, 4)
     assert asked == [(1,), (2, 3, 4)]
-    assert told == {1: 2, 2: 4, 3: 6, 4: 8}
+    assert reported == {1: 2, 2: 4, 3: 6, 4: 8}
 
 
 def test_no_answer_is_older_than_its_question():
@@ -56,24 +56,24 @@ def test_no_answer_is_older_than_its_question():
 
 
 def test_what_has_no_answer_is_none():
-    _, told = answers_to("unknown")
-    assert told == {"unknown": None}
+    _, reported = answers_to("unknown")
+    assert reported == {"unknown": None}
 
 
-def test_an_error_is_told_to_all_that_asked_together_and_to_nobody_else():
-    asked, told = answers_to(1, "bad", 3)
+def test_an_error_reaches_all_that_asked_together_and_no_others():
+    asked, reported = answers_to(1, "bad", 3)
     assert asked == [(1,), ("bad", 3)]
-    assert told == {1: 2, "bad": "refused", 3: "refused"}
+    assert reported == {1: 2, "bad": "refused", 3: "refused"}
 
 
 def test_who_gives_up_leaves_the_request_to_the_others():
     source = Source()
 
     async def story():
-        together, told = BatchLoader(source.ask), []
+        together, reported = BatchLoader(source.ask), []
 
         async def ask(key):
-            told.append(await together.of(key))
+            reported.append(await together.of(key))
 
         async with anyio.create_task_group() as askers, anyio.create_task_group() as leaving:
             leaving.start_soon(ask, 1)
@@ -82,7 +82,7 @@ def test_who_gives_up_leaves_the_request_to_the_others():
             await anyio.wait_all_tasks_blocked()
             leaving.cancel_scope.cancel()
             source.may_answer.set()
-        return told
+        return reported
 
     assert anyio.run(story) == [4]
     assert source.asked == [(1,), (2,)]

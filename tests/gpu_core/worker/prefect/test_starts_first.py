@@ -12,7 +12,7 @@ async def passes(starts, passed):
     passed.set()
 
 
-def test_nobody_waits_where_nothing_starts():
+def test_no_call_waits_where_nothing_starts():
     async def story():
         await StartsFirst().let_pass()
 

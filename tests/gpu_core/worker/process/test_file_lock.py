@@ -60,7 +60,7 @@ def test_a_holder_whose_file_was_deleted_takes_the_new_one(tmp_path: Path) -> No
     holder.release()
 
 
-def test_a_holder_whose_file_was_deleted_loses_to_whoever_was_faster(tmp_path: Path) -> None:
+def test_a_holder_whose_file_was_deleted_loses_to_the_faster_one(tmp_path: Path) -> None:
     """It learns so when it asks again, and gets the lock back when the other lets go."""
     path = tmp_path / "pool.lock"
     holder, second = FileLock(path), FileLock(path)

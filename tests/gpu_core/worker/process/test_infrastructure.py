@@ -1,4 +1,4 @@
-"""What a process worker tells of its machine."""
+"""What a process worker reports of its machine."""
 
 import errno
 import os
@@ -94,7 +94,7 @@ def test_a_working_directory_that_is_not_there_is_the_run_s_fault(tmp_path):
         start(machine(), tmp_path / "run", working_dir=tmp_path / "missing")
 
 
-def test_a_run_is_told_since_when_the_machine_is_up_and_where_to_hear_of_its_end():
+def test_a_run_reads_since_when_the_machine_is_up_and_where_to_hear_of_its_end():
     running = running_in(Path("runs"))
     context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a")
     url = "http://169.254.169.254"

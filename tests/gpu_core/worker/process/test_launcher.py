@@ -237,7 +237,7 @@ def test_a_killed_launcher_records_nothing(start: Start, tmp_path: Path) -> None
 
 
 def test_a_stopped_command_has_not_ended(start: Start, tmp_path: Path) -> None:
-    """SIGSTOP and SIGCONT tell the launcher something, but not that the command is over."""
+    """SIGSTOP and SIGCONT signal the launcher something, but not that the command is over."""
     process = start(*python("import os; print(os.getpid(), flush=True)\n" + PATIENT))
     command = psutil.Process(int(first_line(process)))
     assert first_line(process) == "ready\n"
@@ -249,7 +249,7 @@ def test_a_stopped_command_has_not_ended(start: Start, tmp_path: Path) -> None:
 
 
 def test_a_missing_run_folder_does_not_hide_the_exit_code(start: Start, tmp_path: Path) -> None:
-    """Where the record cannot be written, the launcher's own exit code still tells."""
+    """Where the record cannot be written, the launcher's own exit code still says so."""
     process = start("sh", "-c", "exit 5", run_dir=tmp_path / "gone")
     _, error = process.communicate()
     assert process.returncode == 5

@@ -51,7 +51,7 @@ def read(blocks, pool="vision", **settings):
 
 
 @pytest.fixture(autouse=True)
-def _nobody_is_logged_in(monkeypatch):
+def _no_user_is_logged_in(monkeypatch):
     for name in CREDENTIAL_VARIABLES:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -67,7 +67,7 @@ def test_the_worker_knows_the_blocks_user(block):
     assert PASSWORD not in repr(found)
 
 
-def test_the_operator_is_told_of_a_password_in_clear_without_it(caplog):
+def test_the_operator_is_warned_of_a_password_in_clear_without_it(caplog):
     connections(IN_FIELDS)
     assert not caplog.records
     connections(IN_CLEAR)
@@ -170,7 +170,7 @@ def test_a_pods_manifest_has_the_address_alone_and_the_policys_secret_the_rest(a
     assert json.dumps(job).count("secretKeyRef") == len(secrets)
 
 
-def test_the_operator_is_told_which_secrets_pods_lack(caplog):
+def test_the_operator_reads_which_secrets_pods_lack(caplog):
     worker = GpuKubernetesWorker(work_pool_name="gpu")
     worker._connections = connections(IN_FIELDS)
     worker._warn_of_missing_secrets(["MLFLOW_TRACKING_USERNAME"])

@@ -57,7 +57,7 @@ def test_a_folder_for_all_stays(tmp_path):
     assert (mode(path), mode(path / "runs")) == (0o1777, 0o700)
 
 
-def test_without_room_for_it_the_worker_is_told_and_goes_on(tmp_path, caplog):
+def test_without_room_for_it_the_worker_gets_an_error_and_continues(tmp_path, caplog):
     (tmp_path / "gpu").touch()
     open_state_folder(tmp_path / "gpu")
     assert "The state folder cannot be made" in caplog.text

@@ -72,8 +72,8 @@ def test_a_failure_of_mlflow_is_said_once_and_stops_nothing(
                     await anyio.lowlevel.checkpoint()
 
     anyio.run(story)
-    told = [r for r in caplog.records if "not in MLflow" in r.getMessage()]
-    assert len(told) == 1
+    reported = [r for r in caplog.records if "not in MLflow" in r.getMessage()]
+    assert len(reported) == 1
 
 
 def test_without_mlflow_nothing_is_logged(ledger: Ledger) -> None:

@@ -69,7 +69,7 @@ def test_a_file_that_is_saved_unchanged_is_not_worth_a_word(policy, caplog):
     assert caplog.messages == []
 
 
-def test_what_people_in_line_are_told_of_the_policy(policy):
+def test_what_waiting_users_read_of_the_policy(policy):
     """Nothing of a good one."""
     assert "The worker has no policy file" in (PolicySource(None).notice or "")
     source = PolicySource(policy)

@@ -1,4 +1,4 @@
-"""The watch over a pool: it tells what has changed, once, and forgets whom Prefect hands out."""
+"""The watch over a pool: it reports what has changed, once, and forgets whom Prefect hands out."""
 
 import logging
 from datetime import UTC, datetime
@@ -97,7 +97,7 @@ def test_who_is_kept_back_wakes_the_cycle_and_is_forgotten_when_handed_out(prefe
     assert watch.kept_back(()) == ()
 
 
-def test_a_worker_of_some_queues_tells_only_theirs(prefect):
+def test_a_worker_of_some_queues_reports_only_theirs(prefect):
     watch = PoolWatch(None, "gpu", ("high",), lambda: None)
     prefect.status = PAUSED
     look(watch)

@@ -99,8 +99,8 @@ def test_plans_use_the_prices_of_the_refreshed_catalog(tmp_path: Path) -> None:
 
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
         anyio.run(story, ledger)
-    told = [p.price_micro_usd_per_gpu_hour("a100-80gb", "on-demand") for p in found]
-    assert told == [3_000_000, 2_000_000, 4_000_000]
+    reported = [p.price_micro_usd_per_gpu_hour("a100-80gb", "on-demand") for p in found]
+    assert reported == [3_000_000, 2_000_000, 4_000_000]
 
 
 def test_a_ledger_that_was_away_is_asked_again_in_the_next_cycle() -> None:

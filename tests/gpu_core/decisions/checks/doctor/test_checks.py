@@ -695,7 +695,7 @@ def test_clocks(reading: ClockReading, want: tuple[str, str]) -> None:
 
 
 @given(skew_s=st.floats(-1e6, 1e6), error_s=st.floats(0, 100))
-def test_a_clock_is_never_blamed_for_what_the_reading_cannot_tell(
+def test_a_clock_is_never_blamed_within_the_error_of_the_reading(
     skew_s: float, error_s: float
 ) -> None:
     (found,) = clock_findings([a_reading(skew_s, error_s)])

@@ -109,7 +109,7 @@ def test_what_starts_no_engine_is_no_flow(command):
         pytest.param("uv run prefect flow-run execute", False, False, id="an engine"),
     ],
 )
-def test_a_bundle_is_told_from_a_tool_and_from_an_engine(command, has_deployment, want):
+def test_a_bundle_differs_from_a_tool_and_from_an_engine(command, has_deployment, want):
     assert is_bundle(shlex.split(command), has_deployment=has_deployment) is want
 
 

@@ -59,12 +59,12 @@ def test_a_gang_is_one_job_where_kueue_admits_it():
     assert all("job-name" not in rule["labelSelector"]["matchLabels"] for rule in rules)
 
 
-def test_both_forms_tell_the_run_the_same():
-    def told(job):
+def test_both_forms_give_the_run_the_same():
+    def reported(job):
         return {name: value for name, value in env_of(job).items() if name not in RANKS}
 
     (indexed,) = build(gang()).jobs
-    assert [told(job) for job in build(gang(), version="1.20").jobs] == [told(indexed)] * 3
+    assert [reported(job) for job in build(gang(), version="1.20").jobs] == [reported(indexed)] * 3
     env = env_of(indexed)
     assert env["MASTER_ADDR"] == env["PET_MASTER_ADDR"] == f"{JOB_NAME}-0.{JOB_NAME}"
     assert env["MASTER_PORT"] == env["PET_MASTER_PORT"] == "29500"
@@ -123,7 +123,7 @@ def test_every_rank_finds_the_first_by_its_address(version, gpus):
 
 
 @pytest.mark.parametrize("gpus", [1, 8])
-def test_a_rank_is_told_the_same_by_an_indexed_job_as_by_its_own(gpus):
+def test_a_rank_gets_the_same_from_an_indexed_job_as_from_its_own(gpus):
     indexed, own = (pods_of(build(gang(gpus), version=version)) for version in ("1.36", "1.20"))
     assert [(name, env) for name, _, env in indexed] == [(name, env) for name, _, env in own]
 

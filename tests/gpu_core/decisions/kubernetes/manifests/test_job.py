@@ -257,7 +257,7 @@ def test_termination_grace(provisioner, capacity_type, want_s):
             "gke", "on-demand", "cluster-autoscaler.kubernetes.io/safe-to-evict", id="an autoscaler"
         ),
         pytest.param("fixed", "on-demand", None, id="nothing that evicts it"),
-        pytest.param("karpenter", "spot", None, id="spot: it would not be told of its end"),
+        pytest.param("karpenter", "spot", None, id="spot: it would get no notice of its end"),
     ],
 )
 def test_running_pods_are_not_moved_to_save_nodes(provisioner, capacity_type, want):
@@ -354,7 +354,7 @@ MAY_BE_ROOT = {"securityContext": {"runAsUser": 0, "runAsNonRoot": False}}
         ),
     ],
 )
-def test_root_is_left_alone_where_somebody_allowed_it(manifest, policy):
+def test_root_is_left_alone_where_the_template_allows_it(manifest, policy):
     job = build(manifest=manifest, **policy).jobs[0]
     assert '"runAsUser": 0' in json.dumps(job)
 
@@ -460,7 +460,7 @@ def test_a_template_that_is_no_job_is_refused(manifest, want):
         pytest.param("spot", 60, "60", "http://169.254.169.254", id="the template's on spot"),
     ],
 )
-def test_a_run_is_told_how_its_pod_ends(capacity_type, stated_s, want_grace_s, want_url):
+def test_a_run_reads_how_its_pod_ends(capacity_type, stated_s, want_grace_s, want_url):
     """The same number as the pod has; the provider is asked on spot only."""
     launch = make_launch(place=on_nodes("n1", capacity_type=capacity_type))
     manifest = TEMPLATE if stated_s is None else template(terminationGracePeriodSeconds=stated_s)
@@ -483,9 +483,7 @@ def test_a_run_is_told_how_its_pod_ends(capacity_type, stated_s, want_grace_s, w
         pytest.param("fixed", "spot", 600, 600, "600", id="a cloud that is not named"),
     ],
 )
-def test_a_run_is_told_what_the_provider_leaves(
-    provisioner, place, stated_s, want_pod_s, want_told
-):
+def test_a_run_reads_what_the_provider_leaves(provisioner, place, stated_s, want_pod_s, want_told):
     """The pod keeps what Prefect needs; it does no harm where the provider does not honour it."""
     where = (
         Wanted(gpu_types=("a100-80gb",)) if place is None else on_nodes("n", capacity_type=place)

@@ -99,13 +99,13 @@ def test_settings_that_would_be_ignored_in_silence_are_refused(settings, want):
         pytest.param({"PREFECT_API_KEY": ""}, (), [], id="an empty key"),
     ],
 )
-def test_the_operator_is_told_of_keys_in_plain_words(environment, in_secrets, want):
+def test_the_operator_is_warned_of_keys_in_plain_words(environment, in_secrets, want):
     found = plain_key_warnings(environment, in_secrets)
     assert [line.split()[0] for line in found] == want
     assert all("_SECRET_NAME and _KEY" in line for line in found)
 
 
-def test_the_operator_is_told_of_headers_in_plain_words():
+def test_the_operator_is_warned_of_headers_in_plain_words():
     headers = {"PREFECT_CLIENT_CUSTOM_HEADERS": '{"CF-Access-Client-Secret": "s"}'}
     (found,) = plain_key_warnings(headers, ())
     assert found.endswith("name a Secret that has it in the policy's kubernetes.secrets")

@@ -45,7 +45,7 @@ def test_machines_with_a_part_of_a_gpu_are_unknown():
 
 
 @pytest.mark.parametrize("name", sorted(WHOLE))
-def test_a_node_of_each_machine_is_told_by_its_type(name):
+def test_a_node_of_each_machine_is_known_by_its_type(name):
     gpu_type, gpu_count = WHOLE[name]
     assert gpu_type_of({INSTANCE_TYPE_LABEL: name}, {}) == gpu_type
     assert name in instance_types_with(gpu_type, gpu_count, "aws")
@@ -58,14 +58,14 @@ def test_every_gpu_type_of_the_catalog_can_be_selected(provisioner):
     assert selectable_gpu_types(gpu_types, provisioner, 1, {}) == tuple(gpu_types)
 
 
-def test_karpenter_tells_gpu_types_of_one_chip_apart_by_the_catalog_s_memory():
+def test_karpenter_distinguishes_gpu_types_of_one_chip_by_the_catalog_s_memory():
     """By the chip alone it could add the smaller one."""
-    told = {}
+    reported = {}
     for name in WHOLE:
         machine = EC2[name]
         found = gpu_type_expressions(Provisioner.KARPENTER, machine.gpu_type, 1, {})
-        told[machine.gpu_type] = found
+        reported[machine.gpu_type] = found
         for expression in found:
             if expression.key.endswith("/instance-gpu-memory"):
                 assert expression.values == (str(machine.gpu_memory_mib),)
-    assert len(set(told.values())) == len(told)
+    assert len(set(reported.values())) == len(reported)

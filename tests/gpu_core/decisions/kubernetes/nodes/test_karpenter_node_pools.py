@@ -258,6 +258,6 @@ def test_zone_labels_and_taints_are_those_of_its_nodes():
     assert kind.taints == ("dedicated=ml:NoSchedule",)
 
 
-def test_a_quantity_that_nobody_understands_is_named():
+def test_a_quantity_that_cannot_be_read_is_named():
     with pytest.raises(InvalidInput, match=r"limits.nvidia.com/gpu"):
         kinds(node_pool(H100, limits={"nvidia.com/gpu": "many"}))

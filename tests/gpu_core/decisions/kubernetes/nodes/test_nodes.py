@@ -202,7 +202,7 @@ def test_a_blocked_node_keeps_its_gpus_and_gets_no_new_runs(node, want):
     assert found.node.unhealthy_gpu_ids == set(found.node.gpu_ids)
 
 
-def test_a_warning_is_told_apart_from_a_cordon():
+def test_a_warning_differs_from_a_cordon():
     taint = {"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}
     assert facts(make_node_object(taints=(taint,))).interruption == taint["key"]
     assert facts(make_node_object(unschedulable=True)).interruption is None
@@ -430,7 +430,7 @@ MIXED = make_node_object(MIG, gpus=6, resource="nvidia.com/mig-1g.10gb")
         ),
     ],
 )
-def test_what_a_node_says_counts_and_the_policys_contradiction_is_told(node, policy, want):
+def test_what_a_node_says_counts_and_the_policys_contradiction_is_reported(node, policy, want):
     pools = policy.get("node_pools", ())
     if pools:
         (label,) = [*node["metadata"]["labels"].items()][:1]

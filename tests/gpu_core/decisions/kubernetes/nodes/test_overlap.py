@@ -27,7 +27,7 @@ def held(*allocations):
     ]
 
 
-def test_what_nobody_else_holds_stays():
+def test_what_no_other_holds_stays():
     one, other = an_allocation("a", "n1: 0", "n2: 0"), an_allocation("b", "n1: 1", "n2: 1")
     assert without_overlap([one, other]) == (one, other)
 

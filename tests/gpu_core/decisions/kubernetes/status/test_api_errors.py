@@ -94,7 +94,7 @@ def test_a_missing_right_is_named(message, want):
         ),
     ],
 )
-def test_a_refusal_is_told_with_what_helps(message, want):
+def test_a_refusal_is_shown_with_what_helps(message, want):
     assert why_refused(message) == want
 
 
@@ -127,7 +127,7 @@ def test_which_quota_has_room_later(message, want):
     assert is_of_quota(f'pods "gpu-1" is forbidden: {message}') is want
 
 
-def test_what_never_fits_into_a_quota_is_told_so():
+def test_what_never_fits_into_a_quota_is_reported_so():
     message = exceeded("count/jobs.batch=1", "count/jobs.batch=0")
     assert why_refused(message) == (
         f"It asks for more than a ResourceQuota of its namespace allows in all: {message}. Raise "

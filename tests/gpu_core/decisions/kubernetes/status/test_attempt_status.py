@@ -1,4 +1,4 @@
-"""What happened to an attempt, as its Job, pods and events tell."""
+"""What happened to an attempt, as its Job, pods and events show."""
 
 from datetime import datetime, timedelta
 
@@ -69,7 +69,7 @@ def deleted_at(moment, state, grace_s=30):
 
 
 def disrupted(reason, message=""):
-    """The condition that tells a disruption from a failure."""
+    """The condition that distinguishes a disruption from a failure."""
     return ("DisruptionTarget", "True", reason, message)
 
 
@@ -392,7 +392,7 @@ def test_how_it_failed_and_who_bears_it(pods, want_cause, want_charge, want_word
         ),
     ],
 )
-def test_a_job_without_pods_still_tells(found_job, want_cause, want_charge):
+def test_a_job_without_pods_still_has_a_status(found_job, want_cause, want_charge):
     found = seen(found_job)
     assert (found.phase, found.cause, found.charge) == (Phase.FAILED, want_cause, want_charge)
 
@@ -426,7 +426,7 @@ def test_nothing_is_over_while_a_pod_may_run(found_job, pods):
     assert found.cause is not Cause.RUNNING, "what ends it is told all the same"
 
 
-def test_of_a_gang_the_cause_is_told_and_not_the_consequences():
+def test_of_a_gang_the_cause_is_reported_and_not_the_consequences():
     late, early = "2026-09-01T12:00:09Z", "2026-09-01T12:00:01Z"
     consequence = pod("Failed", state=ended(1, at=early, message="NCCL timeout"))
     error = pod("Failed", state=ended(2, at=late))
@@ -537,26 +537,26 @@ FAILS_AT = "2026-09-01T12:00:05Z"
 
 
 @pytest.mark.parametrize(
-    ("told_at", "code", "want_cause", "want_code"),
+    ("reported_at", "code", "want_cause", "want_code"),
     [
         pytest.param("2026-09-01T12:00:05Z", 143, Cause.FAILED, 3, id="its Job is given up"),
         pytest.param("2026-09-01T12:00:09Z", 137, Cause.FAILED, 3, id="and deaf to SIGTERM"),
         pytest.param("2026-09-01T12:00:01Z", 143, Cause.DELETED, 143, id="by a person, before"),
     ],
 )
-def test_who_was_told_to_end_after_another_failed_is_not_the_cause(
-    told_at, code, want_cause, want_code
+def test_a_pod_stopped_after_another_failed_is_not_the_cause(
+    reported_at, code, want_cause, want_code
 ):
     """Kubernetes ends the rest of an Indexed Job that failed; it failed all the same."""
-    told = deleted_at(told_at, ended(code, at="2026-09-01T12:00:20Z"))
+    reported = deleted_at(reported_at, ended(code, at="2026-09-01T12:00:20Z"))
     bad = pod("Failed", state=ended(3, at=FAILS_AT))
-    for pods in ([told, bad], [bad, told]):
+    for pods in ([reported, bad], [bad, reported]):
         found = observe([job(completions=2)], pods)
         assert (found.cause, found.exit_code) == (want_cause, want_code)
-        assert decisive_pod(pods) is (bad if want_cause is Cause.FAILED else told)
+        assert decisive_pod(pods) is (bad if want_cause is Cause.FAILED else reported)
 
 
-def told(item, seconds_before_its_end):
+def reported(item, seconds_before_its_end):
     """The same pod, deleted so long before its container ended, with a grace of 30 s."""
     at = moment_of_end(item) - timedelta(seconds=seconds_before_its_end)
     deletion = {
@@ -587,8 +587,8 @@ def moment_of_end(item):
     ("item", "want"),
     [
         pytest.param(DONE, Cause.COMPLETED, id="by itself"),
-        pytest.param(told(DONE, 5), Cause.DELETED, id="after it was asked to end"),
-        pytest.param(told(DONE, -5), Cause.COMPLETED, id="before it was asked to end"),
+        pytest.param(reported(DONE, 5), Cause.DELETED, id="after it was asked to end"),
+        pytest.param(reported(DONE, -5), Cause.COMPLETED, id="before it was asked to end"),
         pytest.param(
             pod("Succeeded", disrupted("EvictionByEvictionAPI"), state=ended(0, "Completed")),
             Cause.EVICTED,
@@ -597,7 +597,7 @@ def moment_of_end(item):
         pytest.param(
             disrupted_later(DONE, 5), Cause.COMPLETED, id="done before its node was about to go"
         ),
-        pytest.param(disrupted_later(DONE, -5), Cause.NODE_LOST, id="told that its node goes"),
+        pytest.param(disrupted_later(DONE, -5), Cause.NODE_LOST, id="notified that its node goes"),
     ],
 )
 def test_who_saves_on_sigterm_and_ends_well_may_not_be_done(item, want):

@@ -19,8 +19,12 @@ def pod(node):
 def node(ready, since_s):
     """A node whose Ready turned so many seconds after the failure."""
     since = FAILED_AT + timedelta(seconds=since_s)
-    told = {"type": "Ready", "status": ready, "lastTransitionTime": f"{since:%Y-%m-%dT%H:%M:%SZ}"}
-    return {"status": {"conditions": [told]}}
+    reported = {
+        "type": "Ready",
+        "status": ready,
+        "lastTransitionTime": f"{since:%Y-%m-%dT%H:%M:%SZ}",
+    }
+    return {"status": {"conditions": [reported]}}
 
 
 WELL = node("True", -3600)

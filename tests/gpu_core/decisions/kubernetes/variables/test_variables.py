@@ -88,7 +88,7 @@ def test_what_is_wrong_is_said(variables, want):
         pytest.param({"container_command": [["a"]]}, None, id="a list of lists"),
     ],
 )
-def test_the_kind_of_a_running_attempt_can_always_be_told(variables, want):
+def test_the_kind_of_a_running_attempt_is_always_known(variables, want):
     """Otherwise nothing of it would be judged any more."""
     assert parse_running_request(variables).container_command == want
     assert parse_running_request({}) == PodRequest()

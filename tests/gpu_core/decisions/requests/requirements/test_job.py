@@ -31,7 +31,7 @@ def test_a_job_that_makes_no_sense(changes, want_message):
     assert want_message in str(caught.value)
 
 
-def test_all_mistakes_are_told_at_once():
+def test_all_mistakes_are_reported_at_once():
     with pytest.raises(InvalidInput) as caught:
         check_job(make_job("llama-2-7b", amount=0, batch_per_gpu=0))
     assert len(str(caught.value).splitlines()) == 2

@@ -23,7 +23,7 @@ def test_numbers(text, want):
 
 
 @pytest.mark.parametrize("text", ["", "many", "0", "-1", "7X", "1e999", "nan"])
-def test_what_is_no_number_is_told(text):
+def test_what_is_no_number_is_reported(text):
     with pytest.raises(InvalidInput, match="amount is not a number above zero"):
         parse_count(text, "amount")
 

@@ -19,7 +19,7 @@ from gpu_core.decisions.simulation.spot.trace import SpotTrace, window_starts
         # Neighbours are 1 apart: variance 1 / 2, of the mean of four 1 / 8. At random 5 / 4 / 4.
         pytest.param([[1, 2, 3, 4]], math.sqrt(1 / 8), math.sqrt(5 / 16), id="a trend"),
         pytest.param([[1, 2, 3, 4]] * 2, math.sqrt(1 / 16), math.sqrt(5 / 32), id="two traces"),
-        pytest.param([[0.5]], 0.0, 0.0, id="one start tells no error"),
+        pytest.param([[0.5]], 0.0, 0.0, id="one start has no error"),
     ],
 )
 def test_errors(costs: list[list[float]], want_error: float, want_at_random: float) -> None:
@@ -51,8 +51,8 @@ def test_the_error_is_about_what_samples_are_off() -> None:
     trace = SpotTrace(name="wave", tick_s=600, nodes_up=(1,) * 1_001)
     samples = [[costs[start] for start in window_starts(trace, 1, 20, seed)] for seed in range(200)]
     off = math.sqrt(fmean((fmean(sample) - fmean(costs)) ** 2 for sample in samples))
-    told = fmean(optimum_errors([sample], [sample]).standard_error for sample in samples)
+    reported = fmean(optimum_errors([sample], [sample]).standard_error for sample in samples)
     at_random = fmean(optimum_errors([sample], [sample]).at_random for sample in samples)
     # Neighbours differ more than starts of one part do: it is a bound rather than a guess.
-    assert off < told < 3 * off
-    assert told < at_random
+    assert off < reported < 3 * off
+    assert reported < at_random

@@ -45,7 +45,7 @@ NEW_POD = pod(phase="Pending", node=None)
     ],
 )
 def test_what_is_news(before, after, want):
-    """That what was created is there tells nothing new; ends and nodes do."""
+    """That what was created is there is nothing new; ends and nodes do."""
     woken = []
     view = ClusterCache(None, lambda: woken.append(True))
     is_pod = "containers" in (after or before)["spec"]

@@ -56,7 +56,7 @@ def view_of(jobs=(), custom_job=None):
     )
 
 
-def told(api, story, view=None, want=0):
+def reported(api, story, view=None, want=0):
     """Let the recorder run until the API server was asked this often; the Events that it took."""
 
     async def scenario():
@@ -72,14 +72,14 @@ def told(api, story, view=None, want=0):
     return api.events
 
 
-def test_a_start_and_an_end_are_told_in_order_and_once():
+def test_a_start_and_an_end_are_recorded_in_order_and_once():
     def story(recorder):
         recorder.created("a", CREATED)
         recorder.record("a", Reason.STARTING, "Attempt 1 starts on 8 × a100-80gb of n1.")
         recorder.record("a", Reason.STARTING, "Attempt 1 starts on 8 × a100-80gb of n1.")
         recorder.record("a", EndReason.INTERRUPTED, "Attempt 1 ended.")
 
-    first, second = told(Api(), story, want=2)
+    first, second = reported(Api(), story, want=2)
 
     assert (first["type"], first["reason"]) == ("Normal", "Starting")
     assert (second["type"], second["reason"]) == ("Warning", "Interrupted")
@@ -101,8 +101,8 @@ def test_a_start_and_an_end_are_told_in_order_and_once():
         pytest.param(view_of((), RAY_JOB), ("RayJob", "gpu-r"), id="an operator's object"),
     ],
 )
-def test_what_an_earlier_worker_made_is_told_of_too(view, want):
-    (event,) = told(Api(), lambda r: r.record("a", EndReason.FAILED, "It ended."), view, want=1)
+def test_what_an_earlier_worker_made_is_recorded_too(view, want):
+    (event,) = reported(Api(), lambda r: r.record("a", EndReason.FAILED, "It ended."), view, want=1)
 
     assert (event["regarding"]["kind"], event["regarding"]["name"]) == want
 
@@ -115,7 +115,7 @@ def test_one_attempt_and_one_queue_have_a_bound():
             for number in range(30):
                 recorder.record(f"a-{attempt}", EndReason.PREEMPTED, f"{attempt} {number}")
 
-    events = told(Api(), story, want=1000)
+    events = reported(Api(), story, want=1000)
 
     # 60 × 25 fit into no queue of 1,000: the newest are reported.
     assert len(events) == 1000
@@ -138,7 +138,7 @@ def test_events_that_are_refused_are_lost_without_harm(refusal, want_warnings, c
         for number in range(3):
             recorder.record("a", EndReason.COMPLETED, f"{number}")
 
-    assert told(Api(refusal), story, want=3) == []
+    assert reported(Api(refusal), story, want=3) == []
     warnings = [found.getMessage() for found in caplog.records if found.levelno > logging.INFO]
     assert len(warnings) == want_warnings
     if warnings:

@@ -97,7 +97,7 @@ def named(name, message):
     }
 
 
-class Telling:
+class Reporting:
     """Has events of objects that an operator made, and of others."""
 
     async def get(self, _path, query):
@@ -157,7 +157,7 @@ def test_what_an_operators_objects_say_is_known_of_their_run(monkeypatch):
     clock_s = iter([100, 110])
     # The log of a run goes to Prefect's API, which is not there.
     monkeypatch.setattr(events_module, "run_log", lambda _: logging.getLogger("test.events"))
-    events = PodEvents(Telling(), view, MissingRights())
+    events = PodEvents(Reporting(), view, MissingRights())
     monkeypatch.setattr(anyio, "current_time", lambda: next(clock_s))
 
     async def story():

@@ -22,7 +22,7 @@ def off(ready, taint="node.kubernetes.io/out-of-service"):
 
 
 @pytest.mark.parametrize(
-    ("told", "want"),
+    ("reported", "want"),
     [
         pytest.param([], False, id="no watch has reported it yet"),
         pytest.param([(None, make_node())], False, id="it is well"),
@@ -38,16 +38,16 @@ def off(ready, taint="node.kubernetes.io/out-of-service"):
         ),
     ],
 )
-def test_only_what_is_known_to_be_lost_is_fenced(told, want):
-    view = view_of(*told)
+def test_only_what_is_known_to_be_lost_is_fenced(reported, want):
+    view = view_of(*reported)
     assert fenced_nodes(view, POLICY, NOW) == (frozenset({"n1"}) if want else frozenset())
 
 
-def view_of(*told):
-    """A view with a pod of the attempt `a` on `n1`, which the watch has told these things of."""
+def view_of(*reported):
+    """A view with a pod of the attempt `a` on `n1`, and what the watch has reported of it."""
     view = ClusterCache(SimpleNamespace(), lambda: None)
     view._pod_changed(None, make_pod(labels={ATTEMPT_ID_LABEL: "a"}))
-    for before, after in told:
+    for before, after in reported:
         view._node_changed(before, after)
     view.keep({"a"})
     return view
@@ -82,7 +82,7 @@ def tellings(views, policy, caplog):
         for view in views:
             silent_nodes._view = view
             fenced = fenced_nodes(view, policy, NOW)
-            silent_nodes.tell([attempt], fenced, policy, NOW)
+            silent_nodes.log([attempt], fenced, policy, NOW)
     return [record.getMessage() for record in caplog.records]
 
 
@@ -97,15 +97,15 @@ def test_a_run_on_a_silent_node_says_once_what_it_waits_for_and_what_one_can_do(
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         pytest.param((None, make_node()), id="a node that is well"),
         pytest.param((None, make_node(ready="Unknown", since_s=59)), id="silent for a moment"),
         pytest.param((None, off("Unknown")), id="fenced: it goes on elsewhere"),
     ],
 )
-def test_it_says_nothing_otherwise(told, caplog):
-    assert tellings([view_of(told)], KubernetesPolicy(), caplog) == []
+def test_it_says_nothing_otherwise(reported, caplog):
+    assert tellings([view_of(reported)], KubernetesPolicy(), caplog) == []
 
 
 def test_a_silence_after_a_recovery_is_said_again(caplog):

@@ -15,7 +15,7 @@ POLICY = make_policy(
 
 
 class View:
-    """A cluster that is told, not watched."""
+    """A cluster that is given, not watched."""
 
     def __init__(self, *names):
         self.nodes = {}
@@ -79,7 +79,7 @@ def test_a_node_that_comes_is_kept_for_those_who_wait_for_it():
     assert usable(offers, waiting_for("n2")) == ["n1", "n2"]
 
 
-def test_a_node_that_came_for_nobody_is_used_by_all():
+def test_a_node_that_came_for_no_run_is_used_by_all():
     view = View("n1")
     offers = NodeInventory(view, "gpus")
     usable(offers)
@@ -87,7 +87,7 @@ def test_a_node_that_came_for_nobody_is_used_by_all():
     assert usable(offers) == ["n1", "n2"]
 
 
-def test_whoever_waits_in_vain_does_not_close_a_node_for_ever():
+def test_a_run_that_waits_without_end_does_not_close_a_node_for_ever():
     view = View("n1")
     offers = NodeInventory(view, "gpus")
     usable(offers)
@@ -117,7 +117,7 @@ def node_pool(name, limit):
     }
 
 
-def test_node_pools_are_offered_and_one_that_nobody_understands_is_left_out():
+def test_node_pools_are_offered_and_one_that_cannot_be_read_is_left_out():
     pools = [node_pool("ml", "8"), node_pool("odd", "many")]
     offers = NodeInventory(View(), "gpus")
     nodes = offers.nodes(make_policy(), (), pools)
@@ -197,7 +197,7 @@ def test_what_the_template_refuses_is_not_offered_and_what_it_tolerates_is_open(
         ),
     ],
 )
-def test_what_is_odd_about_the_gpus_of_a_node_is_told_once(
+def test_what_is_odd_about_the_gpus_of_a_node_is_logged_once(
     caplog, labels, policy, want_usable, want
 ):
     view = View("n1", "n2")
@@ -209,8 +209,8 @@ def test_what_is_odd_about_the_gpus_of_a_node_is_told_once(
             nodes = offers.nodes(make_policy(kubernetes=policy), ())
             healthy = [n.name for n in nodes if set(n.gpu_ids) - n.unhealthy_gpu_ids]
             assert healthy[0] == want_usable
-    (told,) = caplog.messages
-    assert told.startswith(want)
+    (reported,) = caplog.messages
+    assert reported.startswith(want)
 
 
 def test_the_name_of_a_gpu_is_that_of_its_node():

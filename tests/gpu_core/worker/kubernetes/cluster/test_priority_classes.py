@@ -120,7 +120,7 @@ def test_a_server_that_is_away_changes_nothing(warnings):
     assert not any("'rush'" in line for line in warnings())
 
 
-def test_nobody_is_asked_where_the_policy_has_no_classes():
+def test_nothing_is_asked_where_the_policy_has_no_classes():
     classes_of(Api(), policy(priority_classes=False))
 
 

@@ -132,7 +132,7 @@ async def says_why_a_pod_does_not_start(api, _server):
     await events.refresh([attempt])
 
 
-async def tells_what_happens_to_a_run(api, _server):
+async def says_what_happens_to_a_run(api, _server):
     view = SimpleNamespace(
         jobs_of=lambda _: [make_job()], custom_jobs=SimpleNamespace(of=lambda _: None)
     )
@@ -187,7 +187,7 @@ STORIES = {
     "ends what it started": ends_what_it_started,
     **{f"ends with {framework}": ends(framework) for framework in FRAMEWORKS},
     "says why a pod does not start": says_why_a_pod_does_not_start,
-    "tells what happens to a run": tells_what_happens_to_a_run,
+    "tells what happens to a run": says_what_happens_to_a_run,
     "keeps the end of the output": keeps_the_end_of_the_output,
     "becomes the acting worker": becomes_the_acting_worker,
     "plans with new nodes": plans_with_new_nodes,
@@ -213,7 +213,7 @@ def _all_is_heard(monkeypatch, caplog):
         yield
 
 
-def told(story, rights):
+def reported(story, rights):
     """Play a story in a cluster that grants these rights."""
     server = GuardedServer(rights)
 
@@ -229,7 +229,7 @@ def told(story, rights):
 
 
 def test_the_worker_uses_all_its_rights_and_needs_no_other():
-    servers = {name: told(story, RIGHTS) for name, story in STORIES.items()}
+    servers = {name: reported(story, RIGHTS) for name, story in STORIES.items()}
     assert {name: server.refused for name, server in servers.items() if server.refused} == {}
     used = {right for server in servers.values() for right in server.used}
     assert [str(right) for right in RIGHTS if right not in used] == []
@@ -275,7 +275,7 @@ _STORY_OF = {
 def test_a_right_that_is_missing_is_named(right, caplog):
     """By the API server's own words or ours: a user can grant it then."""
     others = [each for each in RIGHTS if each is not right]
-    server = told(STORIES[story_of(right)], others)
+    server = reported(STORIES[story_of(right)], others)
     assert {(a.verb, a.resource, a.group) for a in server.refused} == {
         (right.verb, right.resource, right.group)
     }

@@ -154,7 +154,7 @@ def test_a_run_is_moved_from_a_node_that_is_about_to_go(node, want):
         assert trouble.reason is EndReason.INTERRUPTED
 
 
-def test_a_node_that_no_watch_has_told_of_is_not_gone():
+def test_a_node_that_no_watch_has_seen_is_not_gone():
     """Pods and nodes are watched apart, and the pod of a new node may be reported first."""
     assert trouble_of([make_job()], [make_pod()], [], {}, POLICY, NOW) is None
 
@@ -355,7 +355,7 @@ def test_a_pod_that_vanished_while_it_ran_was_interrupted():
     assert found.exit_code is None
 
 
-def test_what_nobody_saw_is_unknown():
+def test_what_no_worker_saw_is_unknown():
     assert exit_of([], [], [], is_flow=True) is None
 
 

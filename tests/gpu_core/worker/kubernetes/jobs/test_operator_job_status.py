@@ -104,7 +104,7 @@ def test_an_end_has_the_operators_time_and_a_failure_the_last_lines():
     assert found.message.endswith("step 1\nno data")
 
 
-def test_what_nobody_saw_is_unknown():
+def test_what_no_worker_saw_is_unknown():
     assert custom_exit_of(None, [], []) is None
 
 

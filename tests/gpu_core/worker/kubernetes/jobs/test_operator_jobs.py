@@ -93,7 +93,7 @@ async def test_an_object_is_found_by_its_attempt_and_remembered_until_it_is_sett
         assert found is not None
         assert found["kind"] == "RayJob"
 
-        server.tell("DELETED", server.remove("gpu-a"))
+        server.emit("DELETED", server.remove("gpu-a"))
         await is_gone.wait()
         assert custom_jobs.last_of("a1") == found
         custom_jobs.forget("a1")
@@ -120,7 +120,7 @@ async def test_an_object_is_found_by_its_attempt_and_remembered_until_it_is_sett
         ),
     ],
 )
-def test_only_what_tells_how_it_is_is_kept(framework, status, want):
+def test_only_what_shows_how_it_is_is_kept(framework, status, want):
     item = {"metadata": {"name": "gpu-a", "namespace": "ml", "managedFields": []}, "spec": {}}
     kept = kept_custom_job(FRAMEWORKS[framework], item | ({"status": status} if status else {}))
     assert kept["status"] == want

@@ -95,7 +95,7 @@ def test_who_does_not_act_ends_nothing():
     assert not objects.deleted
 
 
-def test_another_installation_with_a_pool_of_our_name_is_told_of_once(monkeypatch, caplog):
+def test_another_installation_with_a_pool_of_our_name_is_logged_once(monkeypatch, caplog):
     """Its pods count as ours, which is free: both plan with the same GPUs."""
     clock = SimpleNamespace(now_s=0.0)
     monkeypatch.setattr(anyio, "current_time", lambda: clock.now_s)
@@ -105,6 +105,6 @@ def test_another_installation_with_a_pool_of_our_name_is_told_of_once(monkeypatc
     with caplog.at_level("WARNING", logger="prefect.gpu.orphans"):
         for clock.now_s in (0.0, 60.0, 120.0):
             anyio.run(orphans.end, (), ())
-    (told,) = caplog.messages
-    assert told.startswith("pod-1 in namespace ml runs for a pool named 'gpus' too")
+    (reported,) = caplog.messages
+    assert reported.startswith("pod-1 in namespace ml runs for a pool named 'gpus' too")
     assert objects.deleted == []

@@ -363,7 +363,7 @@ def test_a_changed_template_counts_at_once():
         pytest.param({"labels": {"nodeName": "x"}}, id="a label that is called like a field"),
     ],
 )
-def test_nonsense_stops_nobody_else(variables):
+def test_implausible_values_stop_no_other(variables):
     """Prefect's own checks of the Job say what is wrong with it, when it starts."""
     try:
         held(stock(), variables, policy_with(service_accounts=[], namespaces=None))

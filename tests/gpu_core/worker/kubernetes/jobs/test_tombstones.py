@@ -221,11 +221,11 @@ CASES = [
 ]
 
 
-def let_watch_tell(cluster, infrastructure, framework):
-    """The second worker's watches tell of all objects of attempts at once."""
+def let_watch_report(cluster, infrastructure, framework):
+    """The second worker's watches report all objects of attempts at once."""
     view = infrastructure._view
 
-    def tell(path, item, is_there):
+    def emit(path, item, is_there):
         if ATTEMPT_ID_LABEL not in item["metadata"]["labels"]:
             return
         if path.split("/")[-1] == "jobs" or "/jobs/" in path:
@@ -235,11 +235,11 @@ def let_watch_tell(cluster, infrastructure, framework):
             kept = kept_custom_job(FRAMEWORKS[framework], item)
             view.custom_jobs._changed(*((None, kept) if is_there else (kept, None)))
 
-    cluster.on_create = lambda path, item: tell(path, item, True)
-    cluster.on_delete = lambda path, item: tell(path, item, False)
+    cluster.on_create = lambda path, item: emit(path, item, True)
+    cluster.on_delete = lambda path, item: emit(path, item, False)
 
 
-async def give_up_while_it_is_created(cluster, case, *, is_told):
+async def give_up_while_it_is_created(cluster, case, *, is_reported):
     """The first worker creates, the second gives the attempt up. Returns how often it tried."""
     policy = make_policy(kubernetes={"version": case.get("version", "1.34")})
     acting = SimpleNamespace(first=True)
@@ -257,8 +257,8 @@ async def give_up_while_it_is_created(cluster, case, *, is_told):
     async with anyio.create_task_group() as tasks:
         infrastructure = infrastructure_of(Acting(cluster))
         infrastructure._policy = policy.kubernetes
-        if is_told:
-            let_watch_tell(cluster, infrastructure, case.get("framework"))
+        if is_reported:
+            let_watch_report(cluster, infrastructure, case.get("framework"))
         tasks.start_soon(create, Losing(cluster))
         await cluster.is_on_its_way.wait()
         acting.first = False
@@ -272,13 +272,15 @@ async def give_up_while_it_is_created(cluster, case, *, is_told):
     return tries
 
 
-@pytest.mark.parametrize("is_told", [True, False], ids=["the watch tells", "the watch is cut"])
+@pytest.mark.parametrize("is_reported", [True, False], ids=["the watch tells", "the watch is cut"])
 @pytest.mark.parametrize(("case", "creations"), CASES)
-def test_what_is_created_too_late_never_runs(case, creations, is_told):
+def test_what_is_created_too_late_never_runs(case, creations, is_reported):
     for held in range(creations):
         for heard_at in (*range(8), NEVER):
             cluster = Cluster(held=held, heard_at=heard_at)
-            anyio.run(lambda c=cluster: give_up_while_it_is_created(c, case, is_told=is_told))
+            anyio.run(
+                lambda c=cluster: give_up_while_it_is_created(c, case, is_reported=is_reported)
+            )
             assert cluster.living == [], f"creation {held}, heard before request {heard_at}"
             assert cluster.creations <= held + 1, "it went on without its lease"
 
@@ -289,7 +291,7 @@ def test_a_run_that_calls_its_job_a_tombstone_does_not_run_beside_its_next_attem
     monkeypatch.setitem(globals(), "CONFIGURATION", configuration)
     for heard_at in range(8):
         cluster = Cluster(heard_at=heard_at)
-        anyio.run(lambda c=cluster: give_up_while_it_is_created(c, {}, is_told=False))
+        anyio.run(lambda c=cluster: give_up_while_it_is_created(c, {}, is_reported=False))
         labels = [item["metadata"]["labels"] for item in cluster.objects.values()]
         assert not any(ATTEMPT_ID_LABEL in each for each in labels), f"before request {heard_at}"
 

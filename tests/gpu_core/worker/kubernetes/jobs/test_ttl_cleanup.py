@@ -83,14 +83,14 @@ def test_many_go_a_few_at_a_time_and_not_in_every_cycle(monkeypatch):
     monkeypatch.setattr(anyio, "current_time", lambda: next(clock_s))
 
     async def story():
-        told = []
+        reported = []
         for _ in range(3):
             await finished.clear((), POLICY, NOW + timedelta(minutes=1))
             for item in custom_jobs.items:
                 if item["metadata"]["name"] in api.deleted:
                     custom_jobs._changed(item, None)
-            told.append(len(api.deleted))
-        return told
+            reported.append(len(api.deleted))
+        return reported
 
     assert anyio.run(story) == [20, 20, 30]
 

@@ -22,7 +22,7 @@ RUN = UUID(int=7)
 
 
 class Server:
-    """Believes whatever it is told, as Prefect does; may stand still after it was asked."""
+    """Accepts each state, as Prefect does; may stand still after it was asked."""
 
     def __init__(self, state):
         self._states = defaultdict(lambda: state)
@@ -67,17 +67,17 @@ def of_server(server, tasks=None):
     ("state", "want"),
     [
         pytest.param(Pending(), ["Running"], id="it has been started"),
-        pytest.param(Running(), [], id="an earlier worker has told it"),
+        pytest.param(Running(), [], id="an earlier worker has reported it"),
         pytest.param(Completed(), [], id="or its end"),
     ],
 )
-def test_that_it_runs_is_told_once(state, want):
+def test_that_it_runs_is_reported_once(state, want):
     async def story():
         server, attempt = Server(state), running()
         server.answers.set()
         containers = of_server(server)
-        await containers.tell_running(attempt)
-        await containers.tell_running(attempt)
+        await containers.report_running(attempt)
+        await containers.report_running(attempt)
         return server.heard
 
     assert anyio.run(story) == want
@@ -85,20 +85,20 @@ def test_that_it_runs_is_told_once(state, want):
 
 def settle(containers, server):
     async def settling(attempt):
-        await containers.tell_running(attempt)
+        await containers.report_running(attempt)
         await server.set_flow_run_state(RUN, Completed())
 
     return settling
 
 
-def test_its_end_is_told_after_that_it_runs_however_long_that_takes():
+def test_its_end_is_reported_after_that_it_runs_however_long_that_takes():
     """The other way round it would run for ever: its end is not reported again."""
 
     async def story():
         server, attempt = Server(Pending()), running()
         containers = of_server(server)
         async with anyio.create_task_group() as group:
-            group.start_soon(containers.tell_running, attempt)
+            group.start_soon(containers.report_running, attempt)
             await server.is_asked.wait()
             group.start_soon(settle(containers, server), attempt)
             await anyio.wait_all_tasks_blocked()
@@ -108,7 +108,7 @@ def test_its_end_is_told_after_that_it_runs_however_long_that_takes():
     assert anyio.run(story) == ["Running", "Completed"]
 
 
-def test_what_ended_before_anybody_looked_has_run():
+def test_what_ended_before_the_first_poll_has_run():
     """Without that its page has no time at which it started."""
 
     async def story():
@@ -127,8 +127,8 @@ def test_many_that_begin_together_are_read_together():
             containers = of_server(server, tasks)
             for number in range(9):
                 attempt = running(UUID(int=number))
-                containers.begin_to_tell_running(attempt)
-                containers.begin_to_tell_running(attempt)  # the next cycle asks again
+                containers.begin_to_report_running(attempt)
+                containers.begin_to_report_running(attempt)  # the next cycle asks again
             await anyio.wait_all_tasks_blocked()
             server.answers.set()
         return server.heard, server.asked
@@ -139,21 +139,21 @@ def test_many_that_begin_together_are_read_together():
     assert len(asked) < 9
 
 
-def test_what_could_not_be_told_is_told_when_it_is_asked_for_again():
+def test_what_could_not_be_reported_is_reported_when_it_is_asked_for_again():
     async def story():
         server, attempt = Server(Pending()), running()
         server.answers.set()
         async with anyio.create_task_group() as tasks:
             containers = of_server(server, tasks)
             for server.is_refusing in (True, False, False):
-                containers.begin_to_tell_running(attempt)
+                containers.begin_to_report_running(attempt)
                 await anyio.wait_all_tasks_blocked()
         return server.heard
 
     assert anyio.run(story) == ["Running"]
 
 
-def test_who_waits_to_tell_of_an_attempt_that_is_settled_says_nothing():
+def test_a_report_that_waits_is_dropped_when_its_attempt_is_settled():
     """The run may be Pending for its next attempt by then."""
 
     async def story():
@@ -162,7 +162,7 @@ def test_who_waits_to_tell_of_an_attempt_that_is_settled_says_nothing():
             containers = of_server(server, tasks)
             others = [running(UUID(int=number)) for number in range(4)]
             for each in (*others, attempt):
-                containers.begin_to_tell_running(each)
+                containers.begin_to_report_running(each)
             await server.is_asked.wait()
             attempt.move_to(AttemptPhase.ENDING, NOON)
             server.answers.set()

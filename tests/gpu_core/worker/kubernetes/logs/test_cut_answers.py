@@ -82,24 +82,24 @@ class Server:
         return response
 
 
-def told_by(server):
+def reported_by(server):
     """What is informed of each container, until its follower is done."""
-    told = {name: [] for name in CONTAINERS}
+    reported = {name: [] for name in CONTAINERS}
 
     async def story():
         async with serving(server) as api, anyio.create_task_group() as tasks:
             follower = OutputFollower(api, MissingRights(), connections=1, turn_s=0.0)
             for name in CONTAINERS:
-                lines = told[name]
+                lines = reported[name]
                 followed = Output(
                     key=name, namespace="ml", pod=name, container="main",
-                    tell=lambda line, lines=lines: lines.append(line.text),
+                    emit=lambda line, lines=lines: lines.append(line.text),
                     is_over=lambda: server.has_ended,
                 )  # fmt: skip
                 tasks.start_soon(follower.follow, followed)
 
     anyio.run(story)
-    return told
+    return reported
 
 
 def both(lines):
@@ -122,14 +122,14 @@ ANSWERS = st.builds(
     answers=st.lists(ANSWERS, max_size=6),
     clean=st.none() | st.integers(0, 5),
 )
-def test_each_line_is_told_once_and_in_order(texts, is_terminated, answers, clean):
+def test_each_line_is_logged_once_and_in_order(texts, is_terminated, answers, clean):
     """At most one cut looks like the end of a log; two in a row can look like a whole answer."""
     answers = [
         Answer(a.prints, a.ends, a.cut, number == clean, a.status)
         for number, a in enumerate(answers)
     ]
-    told = told_by(Server(texts, is_terminated, answers))
-    assert told == both(texts)
+    reported = reported_by(Server(texts, is_terminated, answers))
+    assert reported == both(texts)
 
 
 @pytest.mark.parametrize(
@@ -146,15 +146,15 @@ def test_a_kubelet_that_goes_away_looks_like_the_end_of_the_log_and_is_not(ends,
     answer = Answer(prints=2, ends=ends, cut=cut, is_clean=True)
     server = Server([HELLO, WORLD], True, [answer, answer])
     server.has_ended = ends
-    assert told_by(server) == both([HELLO, WORLD])
+    assert reported_by(server) == both([HELLO, WORLD])
 
 
-def test_a_last_line_without_an_end_is_told_after_an_answer_without_it():
+def test_a_last_line_without_an_end_is_logged_after_an_answer_without_it():
     """An answer that ends before the line does not say that the line was not there."""
     nothing = Answer(cut=0, is_clean=True)
     server = Server(["last"], False, [Answer(ends=True), Answer(), nothing])
-    assert told_by(server) == both(["last"])
+    assert reported_by(server) == both(["last"])
 
 
-def test_a_last_line_without_an_end_is_told():
-    assert told_by(Server([HELLO, WORLD], False, [])) == both([HELLO, WORLD])
+def test_a_last_line_without_an_end_is_logged():
+    assert reported_by(Server([HELLO, WORLD], False, [])) == both([HELLO, WORLD])

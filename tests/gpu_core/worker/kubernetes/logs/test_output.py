@@ -38,25 +38,25 @@ LINES = st.lists(
 
 
 @given(gaps=LINES, cuts=st.lists(st.integers(0, 40), max_size=6))
-def test_wherever_a_log_is_cut_each_line_is_told_once_and_in_order(gaps, cuts):
+def test_wherever_a_log_is_cut_each_line_is_logged_once_and_in_order(gaps, cuts):
     """Stamps go up by up to 4 s, and a line may be up to 1.9 s older than the one before."""
     log, now_ns = [], 10**10
     for forward, back, text in gaps:
         now_ns += forward * 10**7
         log.append((now_ns - back * 10**8, text))
-    position, told = LogPosition(), []
+    position, reported = LogPosition(), []
     for cut in [*cuts, len(log)]:
         since = position.begin_again()
         sent = [line for line in log if since is None or line[0] >= since_ns(since)]
         for at_ns, text in sent[:cut] if cut < len(log) else sent:
             found = position.take(stamped(at_ns, text) + b"\n")
             if found is not None:
-                told.append(found.text)
-    assert told == [text for _, text in log]
+                reported.append(found.text)
+    assert reported == [text for _, text in log]
 
 
 @given(gaps=LINES, stops=st.lists(st.integers(0, 40), max_size=4), secret=st.booleans())
-def test_a_later_follower_tells_what_is_new_and_nothing_twice(gaps, stops, secret):
+def test_a_later_follower_logs_what_is_new_and_nothing_twice(gaps, stops, secret):
     """Each begins from what Prefect's log has: microseconds, and secrets hidden."""
 
     def shown(text):
@@ -66,18 +66,18 @@ def test_a_later_follower_tells_what_is_new_and_nothing_twice(gaps, stops, secre
     for forward, _, text in gaps:
         now_ns += forward * 10**7
         log.append((now_ns, text))
-    told = []
+    reported = []
     for stop in [*stops, len(log)]:
-        recent = [line for line in told if line.at >= told[-1].at - OVERLAP * 2]
+        recent = [line for line in reported if line.at >= reported[-1].at - OVERLAP * 2]
         position = LogPosition(recent, shown)
         since = position.begin_again()
         sent = [line for line in log if since is None or line[0] >= since_ns(since)]
         for at_ns, text in sent if stop >= len(log) else sent[:stop]:
             found = position.take(stamped(at_ns, text))
             if found is not None:
-                at = max(found.at, told[-1].at + MICROSECOND) if told else found.at
-                told.append(LogLine(at, shown(found.text)))
-    assert [line.text for line in told] == [shown(text) for _, text in log]
+                at = max(found.at, reported[-1].at + MICROSECOND) if reported else found.at
+                reported.append(LogLine(at, shown(found.text)))
+    assert [line.text for line in reported] == [shown(text) for _, text in log]
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ class Kubelet:
         log = self.logs[name]
         for text in texts:
             log.append((len(log) * 10**8, text))
-        self._tell(name)
+        self._emit(name)
 
     def end(self, *names):
         self.ended |= set(names)
         for name in names:
-            self._tell(name)
+            self._emit(name)
 
-    def _tell(self, name):
+    def _emit(self, name):
         changed, self._changed[name] = self._changed[name], asyncio.Event()
         changed.set()
 
@@ -152,7 +152,7 @@ class Kubelet:
             await changed.wait()
 
 
-class Told:
+class Received:
     """What was reported of each container."""
 
     def __init__(self, kubelet):
@@ -161,7 +161,7 @@ class Told:
         self._changed = anyio.Event()
 
     def output(self, name):
-        def tell(line):
+        def emit(line):
             self.lines[name].append(line.text)
             self._changed.set()
 
@@ -170,7 +170,7 @@ class Told:
             namespace="ml",
             pod=name,
             container="prefect-job",
-            tell=tell,
+            emit=emit,
             is_over=lambda: name in self._kubelet.ended,
         )
 
@@ -187,23 +187,23 @@ def test_500_logs_are_followed_over_40_connections_and_nothing_is_lost():
 
     async def scenario():
         kubelet = Kubelet(names)
-        told = Told(kubelet)
+        reported = Received(kubelet)
         async with serving(kubelet) as api, anyio.create_task_group() as tasks:
             follower = OutputFollower(api, MissingRights(), connections=40, turn_s=0.1)
             for name in names:
-                tasks.start_soon(follower.follow, told.output(name))
+                tasks.start_soon(follower.follow, reported.output(name))
             for part in range(2):
                 for name in names:
                     kubelet.write(name, f"{name}: {part}", f"{name}: and {part}")
                 want = {name: [text for _, text in log] for name, log in kubelet.logs.items()}
-                await told.has(want)
+                await reported.has(want)
                 # The same client still has connections for all else.
                 assert await api.get("/apis/coordination.k8s.io/v1/leases") == {"holder": "us"}
             for name in names:
                 kubelet.write(name, "the last words")
             kubelet.end(*names)
-        assert {tuple(lines[-1:]) for lines in told.lines.values()} == {("the last words",)}
-        assert all(len(lines) == 5 for lines in told.lines.values())
+        assert {tuple(lines[-1:]) for lines in reported.lines.values()} == {("the last words",)}
+        assert all(len(lines) == 5 for lines in reported.lines.values())
         assert kubelet.most_open == 40
 
     anyio.run(scenario)
@@ -212,14 +212,14 @@ def test_500_logs_are_followed_over_40_connections_and_nothing_is_lost():
 def test_few_logs_are_followed_without_being_asked_for_again():
     async def scenario():
         kubelet = Kubelet(["a", "b"])
-        told = Told(kubelet)
+        reported = Received(kubelet)
         async with serving(kubelet) as api, anyio.create_task_group() as tasks:
             follower = OutputFollower(api, MissingRights(), connections=2, turn_s=0.0)
             for name in kubelet.logs:
-                tasks.start_soon(follower.follow, told.output(name))
+                tasks.start_soon(follower.follow, reported.output(name))
             kubelet.write("a", "1")
             kubelet.write("b", "2")
-            await told.has({"a": ["1"], "b": ["2"]})
+            await reported.has({"a": ["1"], "b": ["2"]})
             assert kubelet.open == kubelet.asked == 2
             kubelet.end("a", "b")
 
@@ -233,7 +233,7 @@ async def takes(places, key, order, held):
         await held.wait()
 
 
-def test_a_place_is_kept_while_nobody_waits_and_given_up_after_a_turn():
+def test_a_place_is_kept_while_none_waits_and_given_up_after_a_turn():
     async def scenario():
         places, order, never = Places(1, turn_s=0.01), [], anyio.Event()
         async with anyio.create_task_group() as tasks:
@@ -298,26 +298,26 @@ class Endless:
 def test_a_line_of_any_length_ends_neither_the_worker_nor_the_log():
     """aiohttp refuses one of over 4 MiB, with an error that ended the worker, and each after it."""
     names = Kubelet(["a"])
-    told = Told(names)
+    reported = Received(names)
     names.end("a")
 
     async def scenario():
         async with serving(Endless()) as api:
-            await OutputFollower(api, MissingRights()).follow(told.output("a"))
+            await OutputFollower(api, MissingRights()).follow(reported.output("a"))
 
     anyio.run(scenario)
-    long, last = told.lines["a"]
+    long, last = reported.lines["a"]
     assert len(long) < 4 * 1024**2
     assert last == "done"
 
 
 def test_what_goes_wrong_with_one_output_ends_no_worker(caplog):
-    def tell(_line):
+    def emit(_line):
         raise RuntimeError("no room")
 
     async def scenario():
         async with serving(Endless()) as api:
-            output = replace(Told(Kubelet(["a"])).output("a"), tell=tell)
+            output = replace(Received(Kubelet(["a"])).output("a"), emit=emit)
             await OutputFollower(api, MissingRights()).follow(output)
 
     anyio.run(scenario)
@@ -334,6 +334,6 @@ class Gone:
 def test_a_pod_that_is_gone_is_not_asked_for_for_ever():
     async def scenario():
         async with serving(Gone()) as api:
-            await OutputFollower(api, MissingRights()).follow(Told(Kubelet(["a"])).output("a"))
+            await OutputFollower(api, MissingRights()).follow(Received(Kubelet(["a"])).output("a"))
 
     anyio.run(scenario)

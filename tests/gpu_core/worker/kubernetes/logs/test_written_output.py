@@ -87,7 +87,7 @@ def test_a_server(failures, want_asked, monkeypatch):
 
 
 class Follower:
-    """Is asked to follow, and tells as the test says."""
+    """Is asked to follow, and writes what the test says."""
 
     def __init__(self):
         self.output = None
@@ -133,8 +133,8 @@ def test_a_line_has_the_time_at_which_it_was_printed_and_no_two_have_the_same(ca
         log.continue_after(at(1))
         for seconds, text in [(1, "%d one"), (2, "two"), (1.9, "three")]:
             log.write(at(seconds), text)
-    told = [(r.getMessage(), datetime.fromtimestamp(r.created, UTC)) for r in caplog.records]
-    assert told == [
+    reported = [(r.getMessage(), datetime.fromtimestamp(r.created, UTC)) for r in caplog.records]
+    assert reported == [
         ("%d one", at(1) + MICROSECOND),
         ("two", at(2)),
         ("three", at(2) + MICROSECOND),

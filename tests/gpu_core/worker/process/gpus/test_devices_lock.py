@@ -12,7 +12,7 @@ import pytest
 
 from gpu_core.worker.process.gpus.devices_lock import DevicesLock
 
-NOBODY = 65534
+OTHER_USER = 65534
 OWN = f"prefect-gpu-devices-{os.geteuid()}.lock"
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
@@ -26,15 +26,15 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def as_nobody(act: Callable[[], object]) -> str:
+def as_another_user(act: Callable[[], object]) -> str:
     """What this answers, or raises, in a process of another user."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         with contextlib.suppress(BaseException):
             os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
+            os.setgid(OTHER_USER)
+            os.setuid(OTHER_USER)
             try:
                 answer = repr(act())
             except Exception as error:
@@ -80,7 +80,7 @@ def test_who_was_faster_when_the_file_was_deleted_has_it(folder):
     lock = DevicesLock([folder])
     assert lock.acquire()
     (folder / OWN).unlink()
-    descriptor = held(folder / f"prefect-gpu-devices-{NOBODY}.lock")
+    descriptor = held(folder / f"prefect-gpu-devices-{OTHER_USER}.lock")
     assert not lock.acquire()
     assert not lock.is_held
     os.close(descriptor)
@@ -147,9 +147,9 @@ def test_another_user_sees_who_has_it_and_gets_it_afterwards(folder):
 
     lock = DevicesLock([folder])
     assert lock.acquire()
-    assert as_nobody(attempt) == "(False, 'root')"
+    assert as_another_user(attempt) == "(False, 'root')"
     lock.release()
-    assert as_nobody(attempt) == "(True, None)"
+    assert as_another_user(attempt) == "(True, None)"
     # What the other user left behind blocks no user.
     assert lock.acquire()
     lock.release()
@@ -157,13 +157,13 @@ def test_another_user_sees_who_has_it_and_gets_it_afterwards(folder):
 
 @only_root
 @pytest.mark.parametrize("mode", [0o600, 0o666])
-def test_a_file_that_another_user_made_first_keeps_nobody_from_it(folder, mode):
+def test_a_file_that_another_user_made_first_keeps_no_user_from_it(folder, mode):
     def squat():
         for name in (OWN, "prefect-gpu-devices.lock", "prefect-gpu-devices-1.lock"):
             (folder / name).touch()
             (folder / name).chmod(mode)
 
-    assert as_nobody(squat) == "None"
+    assert as_another_user(squat) == "None"
     lock, other = DevicesLock([folder]), DevicesLock([folder])
     assert lock.acquire()
     assert not other.acquire()
