@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import combinations
 
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL
@@ -44,8 +44,17 @@ def faults_of_places(
                 yield f"{name} worked, and the ledger has it as no execution"
             if attempt.released_at != attempt.admitted_at:
                 yield f"{name} was no execution, and held GPUs until {attempt.released_at}"
-        elif ended and (attempt.released_at is None or ended > attempt.released_at):
+        elif ended and not _is_estimated(attempt) and _is_before(attempt.released_at, ended):
             yield f"{name} ended at {ended} and released its GPUs at {attempt.released_at}"
+
+
+def _is_before(moment: datetime | None, other: datetime) -> bool:
+    return moment is None or moment < other
+
+
+def _is_estimated(attempt: Attempt) -> bool:
+    """Was its pod gone before a worker saw its end? Then it counts up to when one saw it last."""
+    return attempt.is_end_estimated and attempt.released_at == attempt.last_seen_at
 
 
 def faults_of_gpus(sight: Sight, attempts: Mapping[str, Sequence[Attempt]]) -> Iterator[str]:
