@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpu_core.decisions.experiments.repeats import leaders, pareto_front
+from gpu_core.decisions.experiments.repeats import leaders, logarithms, pareto_front
 from gpu_core.decisions.experiments.trial import Trial
 from gpu_core.decisions.model.errors import InvalidInput
 
@@ -24,6 +24,8 @@ class Comparison:
     @property
     def sentence(self) -> str:
         """The result, for people."""
+        if len(self.trials) == 1:
+            return f"One configuration was measured: {self.trials[0].setting}."
         return f"{_said('lowest cost', self.cheapest)} {_said('lowest latency', self.fastest)}"
 
 
@@ -46,15 +48,15 @@ def compare(name: str, trials: Sequence[Trial]) -> Comparison:
     return Comparison(
         name=name,
         trials=tuple(trials),
-        cheapest=leaders({key: trial.usd_per_1k for key, trial in by_setting.items()}),
-        fastest=leaders({key: trial.p99_s for key, trial in by_setting.items()}),
+        cheapest=leaders({key: logarithms(trial.usd_per_1k) for key, trial in by_setting.items()}),
+        fastest=leaders({key: logarithms(trial.p99_s) for key, trial in by_setting.items()}),
         front=pareto_front({key: _objectives(trial, trials) for key, trial in by_setting.items()}),
     )
 
 
 def _objectives(trial: Trial, trials: Sequence[Trial]) -> list[tuple[float, ...]]:
     """Of which less is better."""
-    found = [trial.usd_per_1k, trial.p99_s]
+    found = [logarithms(trial.usd_per_1k), logarithms(trial.p99_s)]
     qualities = [each.quality for each in trials]
     if trial.quality is not None and None not in qualities:
         found.append(tuple(-value for value in trial.quality))

@@ -1,12 +1,16 @@
 """A ladder of changes, each made on top of the ones before: what does it save in all?"""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from gpu_core.decisions.experiments.projection import Bounds, NoProjection, Projection
-from gpu_core.decisions.experiments.repeats import is_lower, mean_interval, mean_of
+from gpu_core.decisions.experiments.repeats import is_lower, logarithms, mean_interval, mean_of
 from gpu_core.decisions.experiments.trial import Origin, Setting, Trial
+
+_MOST_LOG = 700.0
+"""The bounds of two repeats that differ much are beyond any float."""
 
 Rung = Trial | Projection | NoProjection
 
@@ -31,7 +35,8 @@ class LadderStep:
     setting: Setting
     origin: Origin
     usd_per_1k: Bounds | None
-    """Measured: the mean with its 95 % interval. Projected: with the bounds of the estimate."""
+    """Measured: the geometric mean with its 95 % interval. Projected: the estimate with its
+    bounds."""
     latency_s: Bounds | None
     """Measured: the 99th percentile. Projected: of a batch."""
     quality: float | None
@@ -41,6 +46,8 @@ class LadderStep:
     """Of the cost of the step before; negative: it costs more."""
     cumulative_saving: float | None
     """Of the cost of the first step."""
+    cumulative_verdict: Verdict
+    """Against the first step."""
     note: str = ""
 
 
@@ -57,7 +64,8 @@ def ladder(rungs: Sequence[tuple[str, Rung]]) -> tuple[LadderStep, ...]:
 
 def _step(rungs: Sequence[tuple[str, Rung]], index: int) -> LadderStep:
     name, rung = rungs[index]
-    before = None if index == 0 else rungs[index - 1][1]
+    first, before = rungs[0][1], rungs[max(0, index - 1)][1]
+    is_first, comparisons = index == 0, 2 * max(1, len(rungs) - 1)
     cost = _cost(rung)
     return LadderStep(
         name=name,
@@ -66,17 +74,19 @@ def _step(rungs: Sequence[tuple[str, Rung]], index: int) -> LadderStep:
         usd_per_1k=cost,
         latency_s=_latency(rung),
         quality=mean_of(rung.quality) if isinstance(rung, Trial) and rung.quality else None,
-        verdict=Verdict.BASELINE if before is None else _verdict(before, rung, len(rungs) - 1),
-        saving=None if before is None else _saving(before, rung),
-        cumulative_saving=None if before is None else _saving(rungs[0][1], rung),
+        verdict=Verdict.BASELINE if is_first else _verdict(before, rung, comparisons),
+        saving=None if is_first else _saving(before, rung),
+        cumulative_saving=None if is_first else _saving(first, rung),
+        cumulative_verdict=Verdict.BASELINE if is_first else _verdict(first, rung, comparisons),
         note=rung.why if isinstance(rung, NoProjection) else "",
     )
 
 
 def _verdict(before: Rung, after: Rung, comparisons: int) -> Verdict:
     if isinstance(before, Trial) and isinstance(after, Trial):
-        is_cheaper = is_lower(after.usd_per_1k, before.usd_per_1k, comparisons)
-        is_dearer = is_lower(before.usd_per_1k, after.usd_per_1k, comparisons)
+        was, becomes = logarithms(before.usd_per_1k), logarithms(after.usd_per_1k)
+        is_cheaper = is_lower(becomes, was, comparisons)
+        is_dearer = is_lower(was, becomes, comparisons)
     elif isinstance(before, Projection) and isinstance(after, Projection):
         is_cheaper = after.usd_per_1k.high < before.usd_per_1k.low
         is_dearer = before.usd_per_1k.high < after.usd_per_1k.low
@@ -108,8 +118,13 @@ def _latency(rung: Rung) -> Bounds | None:
 
 
 def with_interval(values: Sequence[float]) -> Bounds:
-    """The mean with its 95 % interval; of one repeat alone all three are its value."""
-    found, mean = mean_interval(values), mean_of(values)
+    """The geometric mean with its 95 % interval; of one repeat alone all three are its value.
+
+    Args:
+        values: Costs or latencies, over 0.
+    """
+    found = mean_interval(logarithms(values))
     if found is None:
-        return Bounds(low=mean, likely=mean, high=mean)
-    return Bounds(low=found.low, likely=mean, high=found.high)
+        return Bounds(low=values[0], likely=values[0], high=values[0])
+    low, likely, high = (math.exp(min(x, _MOST_LOG)) for x in (found.low, found.mean, found.high))
+    return Bounds(low=low, likely=likely, high=high)

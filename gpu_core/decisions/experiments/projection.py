@@ -1,14 +1,12 @@
 """What a configuration would be on a GPU that was not measured: by the estimates for jobs."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gpu_core.decisions.catalog.gpu_types import Precision
-from gpu_core.decisions.catalog.offerings import Catalog, Offering
+from gpu_core.decisions.catalog.offerings import Catalog
+from gpu_core.decisions.experiments.price import cheapest_gpu
 from gpu_core.decisions.experiments.trial import Setting, usd_per_1k
-from gpu_core.decisions.model.cluster import ON_DEMAND
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
-from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.offerings.constraints import Constraints
 from gpu_core.decisions.offerings.estimates import NoRun, runs_on
 from gpu_core.decisions.requests.requirements.job import Job, Method, check_job
@@ -85,7 +83,7 @@ def project(job: Job, setting: Setting, catalog: Catalog) -> Projection | NoProj
     """
     if setting.processes != 1:
         return NoProjection(setting=setting, why="nothing is estimated for a shared GPU")
-    offering = _cheapest(catalog, setting.device)
+    offering = cheapest_gpu(catalog, setting.device)
     if offering is None:
         return NoProjection(
             setting=setting, why=f"the catalog has no on-demand price of a {setting.device}"
@@ -110,25 +108,3 @@ def project(job: Job, setting: Setting, catalog: Catalog) -> Projection | NoProj
         ),
         limit=work.limit,
     )
-
-
-def _cheapest(catalog: Catalog, gpu_type: str) -> Offering | None:
-    """The on-demand offering with the cheapest whole GPU of this type, at a price with a source."""
-    return min(
-        _whole_gpus(catalog, gpu_type),
-        key=lambda o: (catalog.micro_usd_per_gpu_hour(o), str(o.key)),
-        default=None,
-    )
-
-
-def _whole_gpus(catalog: Catalog, gpu_type: str) -> Iterable[Offering]:
-    for offering in catalog.offerings.values():
-        kind = catalog.instance_type(offering)
-        if (
-            kind.gpu_type == gpu_type
-            and kind.gpu_share_milli == WHOLE_GPU_MILLI
-            and offering.key.capacity_type == ON_DEMAND
-            and offering.price.source is not None
-            and catalog.is_available(offering)
-        ):
-            yield offering

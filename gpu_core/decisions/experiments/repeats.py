@@ -18,6 +18,15 @@ _MOST_T = 1e6
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(96)
 
 
+def logarithms(values: Sequence[float]) -> tuple[float, ...]:
+    """Costs and latencies as they are compared: a slow machine multiplies them.
+
+    Args:
+        values: Over 0.
+    """
+    return tuple(math.log(value) for value in values)
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A mean with its confidence interval."""

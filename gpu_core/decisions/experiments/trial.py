@@ -1,6 +1,7 @@
 """One configuration of inference, with what its repeats measured and what they cost."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -58,6 +59,33 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """What one process did in a repeat."""
+
+    batch_size: int
+    batches_s: tuple[float, ...]
+    """How long each batch took, one at least."""
+    took_s: float
+    """From the start of the first batch to the end of the last one."""
+    quality: float | None = None
+
+
+def repeat_of(processes: Sequence[Timed]) -> Repeat:
+    """The repeat of processes that worked at the same time, one at least.
+
+    The 99th percentile is by nearest rank: of fewer than 100 batches it is the slowest one.
+    """
+    latencies = sorted(taken for each in processes for taken in each.batches_s)
+    qualities = [each.quality for each in processes if each.quality is not None]
+    is_known = len(qualities) == len(processes)
+    return Repeat(
+        inferences_per_s=sum(len(p.batches_s) * p.batch_size / p.took_s for p in processes),
+        p99_s=latencies[math.ceil(0.99 * len(latencies)) - 1],
+        quality=math.fsum(qualities) / len(qualities) if is_known else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """A configuration that was measured."""
 
@@ -89,6 +117,18 @@ class Trial:
         """The quality of each repeat; None: one has none."""
         known = tuple(each.quality for each in self.repeats if each.quality is not None)
         return known if len(known) == len(self.repeats) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What was measured on one device."""
+
+    device: str
+    what: str
+    """The workload in a few words."""
+    trials: tuple[Trial, ...]
+    not_run: tuple[tuple[Setting, str], ...]
+    """Configurations that the device does not have, each with the reason."""
 
 
 def usd_per_1k(micro_usd_per_hour: int, inferences_per_s: float) -> float:

@@ -1,0 +1,88 @@
+"""Compare configurations of inference: measure on what the run has, decide, publish."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mlflow import MlflowClient
+from prefect import flow, get_run_logger, task
+from prefect.artifacts import create_markdown_artifact
+from prefect.cache_policies import NO_CACHE
+
+from gpu_core.adapters.files.catalog_file import load_catalog
+from gpu_core.adapters.mlflow.experiments import log_experiment
+from gpu_core.decisions.catalog import DEFAULT_CATALOG
+from gpu_core.decisions.experiments.comparison import compare
+from gpu_core.decisions.experiments.mlflow_runs import children_of
+from gpu_core.decisions.experiments.page import comparison_page
+from gpu_core.decisions.experiments.plans import (
+    MOST_PROCESSES,
+    Experiment,
+    measured_settings,
+    projected_settings,
+)
+from gpu_core.decisions.experiments.price import device_price
+from gpu_core.decisions.experiments.projection import Projection, inference_job, project
+from gpu_core.runtime.inference.bench import bench, measured
+from gpu_core.runtime.inference.workload import usual_workload
+from gpu_core.runtime.tracking import tracked_run
+
+ARTIFACT_KEY = "gpu-inference-comparison"
+
+
+@flow(name="compare-inference")
+def compare_inference(
+    experiment: Experiment = Experiment.BATCH_SIZE,
+    workload: str | None = None,
+    usd_per_hour: float | None = None,
+    repeats: int = 5,
+    seconds: float = 1.0,
+    projected_model: str = "llama-3-1b",
+    catalog: Path = DEFAULT_CATALOG,
+) -> None:
+    """Measure configurations of inference on this run's device, and publish cost against latency.
+
+    Differences that noise explains name no winner. MLflow gets a run with a child for each
+    configuration. What did not run is projected, and says so.
+
+    Args:
+        experiment: What is varied.
+        workload: `module:function` that makes what is measured; by default a classifier in torch,
+            or in NumPy where torch is not installed.
+        usd_per_hour: What the device costs; by default the catalog's on-demand price of the GPU.
+            A CPU has none there.
+        repeats: Of each configuration, 2 or more for intervals.
+        seconds: How long each repeat takes.
+        projected_model: What other GPU types are projected for, with 512 tokens, 128 of them
+            written.
+        catalog: Where prices are read; the package's own where there is no such file.
+
+    Raises:
+        InvalidInput: A parameter cannot be used, or the device has no price.
+        MeasurementFailed: The workload has failed; the log has its last lines.
+    """
+    name = workload or usual_workload()
+    offers, job = load_catalog(catalog), inference_job(projected_model, 512, 128)
+    with tracked_run(run_name=f"{experiment} {datetime.now(UTC):%Y-%m-%d %H:%M}") as parent:
+        processes = MOST_PROCESSES if experiment is Experiment.SHARING else 1
+        with bench(name, processes) as device:
+            price = device_price(device.device, usd_per_hour, offers)
+            settings = measured_settings(experiment, device.device)
+            found = measured(device, settings, price, repeats=repeats, seconds=seconds)
+        projections = [
+            project(job, setting, offers)
+            for setting in projected_settings(experiment, device.device)
+        ]
+        comparison = compare(str(experiment), found.trials)
+        title = f"{projected_model}, 512 tokens, 128 of them written"
+        page = comparison_page(comparison, found, projections, title)
+        known = [each for each in projections if isinstance(each, Projection)]
+        children = children_of(comparison, known)
+        log_experiment(MlflowClient(), parent.info.run_id, children, page)
+    publish_comparison(page)
+    get_run_logger().info("%s: %s", experiment, comparison.sentence)
+
+
+@task(cache_policy=NO_CACHE)
+def publish_comparison(page: str) -> None:
+    """Publish the page where people look."""
+    create_markdown_artifact(page, key=ARTIFACT_KEY, description="Cost and latency of inference")

@@ -1,0 +1,51 @@
+"""Experiments as a parent run with a child for each configuration, so that MLflow compares them."""
+
+from collections.abc import Iterable
+
+from mlflow import MlflowClient
+
+from gpu_core.decisions.experiments.mlflow_runs import ChildRun
+
+_PARENT_TAG = "mlflow.parentRunId"
+_PAGE = "comparison.md"
+
+
+def log_experiment(
+    client: MlflowClient, parent_run_id: str, children: Iterable[ChildRun], page: str
+) -> None:
+    """Log each configuration as a child of this run, and the page with the parent.
+
+    A parent that has children of this name already, from an earlier attempt, gets none again.
+
+    Raises:
+        MlflowException: MLflow cannot be reached, or refuses.
+    """
+    experiment_id = client.get_run(parent_run_id).info.experiment_id
+    known = _names(client, experiment_id, parent_run_id)
+    for child in children:
+        if child.name not in known:
+            _log_child(client, experiment_id, parent_run_id, child)
+    client.log_text(parent_run_id, page, _PAGE)
+
+
+def _log_child(
+    client: MlflowClient, experiment_id: str, parent_run_id: str, child: ChildRun
+) -> None:
+    tags = {_PARENT_TAG: parent_run_id, **child.tags}
+    run = client.create_run(experiment_id, run_name=child.name, tags=tags)
+    run_id = run.info.run_id
+    for name, text in child.params.items():
+        client.log_param(run_id, name, text)
+    for name, values in child.repeats.items():
+        for number, value in enumerate(values):
+            client.log_metric(run_id, name, value, step=number)
+    for name, value in child.metrics.items():
+        client.log_metric(run_id, name, value)
+    client.set_terminated(run_id)
+
+
+def _names(client: MlflowClient, experiment_id: str, parent_run_id: str) -> set[str]:
+    found = client.search_runs(
+        [experiment_id], filter_string=f"tags.`{_PARENT_TAG}` = '{parent_run_id}'"
+    )
+    return {run.info.run_name for run in found}

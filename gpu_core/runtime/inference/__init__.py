@@ -1,0 +1,1 @@
+"""Inference that is measured: on what a run has, in processes of its own."""

@@ -1,0 +1,43 @@
+"""An experiment in MLflow: a child for each configuration, once."""
+
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from gpu_core.adapters.mlflow.experiments import log_experiment
+from gpu_core.decisions.experiments.mlflow_runs import ChildRun
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> MlflowClient:
+    """A database of the module's own: to make one takes seconds."""
+    folder: Path = tmp_path_factory.mktemp("mlflow")
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    client.create_experiment("inference", artifact_location=(folder / "artifacts").as_uri())
+    return client
+
+
+def test_children_are_logged_once_with_their_repeats(client: MlflowClient) -> None:
+    experiment = client.get_experiment_by_name("inference")
+    parent = client.create_run(experiment.experiment_id)
+    child = ChildRun(
+        name="cpu, fp32, batch 8",
+        params={"batch_size": "8"},
+        metrics={"inference/usd_per_1k": 0.5},
+        tags={"experiment.origin": "measured"},
+        repeats={"repeat/usd_per_1k": (0.4, 0.6)},
+    )
+    for _attempt in range(2):
+        log_experiment(client, parent.info.run_id, [child], "# The page")
+    (found,) = client.search_runs(
+        [experiment.experiment_id],
+        filter_string=f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'",
+    )
+    assert found.info.status == "FINISHED"
+    assert found.data.params == {"batch_size": "8"}
+    assert found.data.metrics["inference/usd_per_1k"] == 0.5
+    assert found.data.tags["experiment.origin"] == "measured"
+    history = client.get_metric_history(found.info.run_id, "repeat/usd_per_1k")
+    assert [(metric.step, metric.value) for metric in history] == [(0, 0.4), (1, 0.6)]
+    assert [each.path for each in client.list_artifacts(parent.info.run_id)] == ["comparison.md"]
