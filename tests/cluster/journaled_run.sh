@@ -3,8 +3,9 @@
 #
 # It takes half a second for each step. With the mode `keeps` it saves after each one, atomically,
 # and begins where the last attempt was; with `forgets` it begins anew. It lives on for ENDING_S
-# seconds after SIGTERM. In a gang the nodes after the first work until the first has ended. The
-# lines of the journal are those of tests/support/run_journal.py.
+# seconds after SIGTERM. While the file FOLDER/hold is there it works on, however many steps it
+# takes. In a gang the nodes after the first work until the first has ended. The lines of the
+# journal are those of tests/support/run_journal.py.
 folder=$1 steps=$2 mode=$3 ending_s=${4:-0}
 run=$PREFECT__FLOW_RUN_ID attempt=$PREFECT_GPU_ATTEMPT rank=${NODE_RANK-}
 saved=$folder/saved-$run
@@ -18,6 +19,7 @@ note() {
 
 # The first node works for so many steps, and the others for as long as it does.
 has_work() {
+    [ "${rank:-0}" = 0 ] && [ -e "$folder/hold" ] && return 0
     [ "${rank:-0}" = 0 ] && [ "$step" -lt "$steps" ] && return 0
     [ "${rank:-0}" != 0 ] && ! grep -qs " end $run $attempt " "$folder/journal"
 }

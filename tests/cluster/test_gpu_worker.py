@@ -242,6 +242,7 @@ def test_a_replaced_pod_begins_when_its_forerunner_has_ended(pool, namespace):
     """While no worker is there Kubernetes before 1.26 makes another pod for one that still ends."""
     folder = pool.folder / "shared"
     journal = folder / "journal"
+    (folder / "hold").touch()  # or a busy machine deletes its pod after it has ended
     command = f"/bin/sh {JOURNALED_RUN} {folder} 60 keeps 3"
     run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "replaced", container_command=command)
     wait_for(lambda: journal.exists() and " step " in journal.read_text(), "it works")
@@ -249,6 +250,7 @@ def test_a_replaced_pod_begins_when_its_forerunner_has_ended(pool, namespace):
     (pod,) = pods(namespace, run)
     namespace.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
     wait_for(lambda: " stopped " in journal.read_text(), "it has ended, three seconds later", 60)
+    (folder / "hold").unlink()
     pool.start_worker()
     pool.wait_until(run, "Completed", timeout_s=120)
     settled(pool, run)
