@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from gpu_core.decisions.telemetry.error_counter import SURE_READINGS, ErrorCounter
 from gpu_core.decisions.telemetry.samples import GpuSample
 from gpu_core.decisions.telemetry.xids import XidClass, xid_class, xid_text
 
@@ -22,7 +23,7 @@ _LOWEST_THRESHOLD_C = 60.0
 HOT_SAMPLES = 10
 """Samples in a row: a peak of some seconds is not a fault of the cooling."""
 
-SURE_SAMPLES = 3
+SURE_SAMPLES = SURE_READINGS
 """Samples in a row for what cannot change by itself: errors, rows of memory, no answer."""
 
 
@@ -76,8 +77,7 @@ class GpuHealth:
     """The worst so far; None: it is healthy."""
     in_a_row: Mapping[str, int] = field(default_factory=dict)
     """How many samples in a row had each of the conditions."""
-    ecc_uncorrected: int | None = None
-    """The counter in the first sample: what happened before says nothing about now."""
+    ecc_uncorrected: ErrorCounter = field(default_factory=ErrorCounter)
 
     @property
     def verdict(self) -> Verdict:
@@ -86,15 +86,15 @@ class GpuHealth:
 
     def with_sample(self, sample: GpuSample) -> "GpuHealth":
         """What is known after one more sample. A finding stays: only a person takes it back."""
-        first = self.ecc_uncorrected if self.ecc_uncorrected is not None else sample.ecc_uncorrected
-        seen = _conditions(sample, first)
+        errors = self.ecc_uncorrected.with_reading(sample.ecc_uncorrected)
+        seen = _conditions(sample)
         counts = {name: self.in_a_row.get(name, 0) + 1 for name in seen}
         sure = [finding for name, finding in seen.items() if counts[name] >= _needed(name)]
         worst = self.finding
-        for finding in (*_of_xids(sample), *sure):
+        for finding in (*_of_xids(sample), *_of_errors(sample, errors.new_errors), *sure):
             if worst is None or _SEVERITY[finding.verdict] > _SEVERITY[worst.verdict]:
                 worst = finding
-        return replace(self, finding=worst, in_a_row=counts, ecc_uncorrected=first)
+        return replace(self, finding=worst, in_a_row=counts, ecc_uncorrected=errors)
 
 
 def hot_from_c(sample: GpuSample) -> float:
@@ -106,7 +106,7 @@ def hot_from_c(sample: GpuSample) -> float:
 
 
 def _needed(condition: str) -> int:
-    return HOT_SAMPLES if condition == "hot" else SURE_SAMPLES
+    return HOT_SAMPLES if condition in ("hot", "sensor") else SURE_SAMPLES
 
 
 def _of_xids(sample: GpuSample) -> list[Finding]:
@@ -119,7 +119,25 @@ def _of_xids(sample: GpuSample) -> list[Finding]:
     return found
 
 
-def _conditions(sample: GpuSample, first_ecc: int | None) -> dict[str, Finding]:
+def _of_errors(sample: GpuSample, new_errors: int) -> list[Finding]:
+    if not new_errors:
+        return []
+    reason, remedy = (
+        f"{new_errors} uncorrected memory errors",
+        "reset it with `nvidia-smi --gpu-reset`",
+    )
+    return [_finding(sample, Verdict.RESET, reason, remedy)]
+
+
+def _is_beyond_shutdown(sample: GpuSample) -> bool:
+    """Is this over the temperature at which the GPU turns itself off? Then it is no measurement."""
+    shutdown_c, slowdown_c = sample.shutdown_temperature_c, sample.slowdown_temperature_c
+    if sample.temperature_c is None or shutdown_c is None or shutdown_c < _LOWEST_THRESHOLD_C:
+        return False
+    return sample.temperature_c > shutdown_c and (slowdown_c is None or slowdown_c < shutdown_c)
+
+
+def _conditions(sample: GpuSample) -> dict[str, Finding]:
     """The conditions that this sample has, by name."""
     found: dict[str, Finding] = {}
     if sample.is_lost:
@@ -127,15 +145,15 @@ def _conditions(sample: GpuSample, first_ecc: int | None) -> dict[str, Finding]:
             sample, Verdict.RESET, "the GPU does not answer", "restart the machine"
         )
     limit_c = hot_from_c(sample)
-    if sample.temperature_c is not None and sample.temperature_c >= limit_c:
+    if _is_beyond_shutdown(sample):
+        reason = (
+            f"{sample.temperature_c:.0f} °C, and it turns itself off at "
+            f"{sample.shutdown_temperature_c:.0f} °C: its sensor is at fault"
+        )
+        found["sensor"] = _finding(sample, Verdict.DEGRADED, reason, "check its sensor")
+    elif sample.temperature_c is not None and sample.temperature_c >= limit_c:
         reason = f"{sample.temperature_c:.0f} °C, from {limit_c:.0f} °C on it is too hot"
         found["hot"] = _finding(sample, Verdict.DRAIN, reason, "check its cooling")
-    errors = sample.ecc_uncorrected
-    if errors is not None and first_ecc is not None and errors > first_ecc:
-        reason = f"{errors - first_ecc} uncorrected memory errors"
-        found["ecc"] = _finding(
-            sample, Verdict.RESET, reason, "reset it with `nvidia-smi --gpu-reset`"
-        )
     rows = sample.remapped_rows
     if rows is not None and rows.has_failed:
         reason = "no spare rows of memory are left"

@@ -77,12 +77,51 @@ def test_one_xid_counts_at_once(code, want):
     ],
 )
 def test_what_is_measured_counts_after_several_samples_in_a_row(condition, needed, want):
-    ill = WELL | condition
-    assert health_after(WELL, *[ill] * (needed - 1)).verdict == Verdict.HEALTHY
-    assert health_after(WELL, *[ill] * (needed - 1), WELL, ill).verdict == Verdict.HEALTHY
-    assert health_after(WELL, *[ill] * needed).verdict == want
+    ill, well = WELL | condition, [WELL] * SURE_SAMPLES  # until then its counters are not sure
+    assert health_after(*well, *[ill] * (needed - 1)).verdict == Verdict.HEALTHY
+    assert health_after(*well, *[ill] * (needed - 1), WELL, ill).verdict == Verdict.HEALTHY
+    assert health_after(*well, *[ill] * needed).verdict == want
     # It stays until a person takes it back.
-    assert health_after(WELL, *[ill] * needed, *[WELL] * 20).verdict == want
+    assert health_after(*well, *[ill] * needed, *[WELL] * 20).verdict == want
+
+
+@pytest.mark.parametrize(
+    ("counts", "want"),
+    [
+        pytest.param([0, *[12] * 9], Verdict.HEALTHY, id="the first reading was false"),
+        pytest.param([5] * 3 + [99, 7, 123_456] + [5] * 9, Verdict.HEALTHY, id="garbage"),
+        pytest.param([12] * 3 + [0] * 9, Verdict.HEALTHY, id="the driver was loaded anew"),
+        pytest.param([12] * 3 + [0] * 3 + [5] * 3, Verdict.RESET, id="errors after that"),
+        pytest.param([12] * 3 + [0] + [12] * 9, Verdict.HEALTHY, id="one false reading"),
+        pytest.param([4] * 3 + [5, 9, 30], Verdict.RESET, id="it rises in each sample"),
+        pytest.param([4] * 3 + [5, None, 5, None, 5], Verdict.RESET, id="with gaps"),
+    ],
+)
+def test_memory_errors_are_counted_from_what_is_sure(counts, want):
+    samples = [WELL | {"ecc_uncorrected": count} for count in counts]
+    assert health_after(*samples).verdict == want
+
+
+@pytest.mark.parametrize(
+    ("shutdown_c", "slowdown_c", "want"),
+    [
+        pytest.param(92.0, 87.0, Verdict.DEGRADED, id="no measurement"),
+        pytest.param(92.0, None, Verdict.DEGRADED, id="without a slowdown threshold"),
+        pytest.param(0.0, 87.0, Verdict.DRAIN, id="a shutdown threshold that no device has"),
+        pytest.param(80.0, 87.0, Verdict.DRAIN, id="thresholds that contradict each other"),
+        pytest.param(None, 87.0, Verdict.DRAIN, id="an unknown one"),
+    ],
+)
+def test_over_its_own_shutdown_the_sensor_is_at_fault_and_the_gpu_in_use(
+    shutdown_c, slowdown_c, want
+):
+    hot = WELL | {
+        "temperature_c": 149.0,
+        "shutdown_temperature_c": shutdown_c,
+        "slowdown_temperature_c": slowdown_c,
+    }
+    assert health_after(*[hot] * (HOT_SAMPLES - 1)).verdict == Verdict.HEALTHY
+    assert health_after(*[hot] * HOT_SAMPLES).verdict == want
 
 
 @pytest.mark.parametrize(
