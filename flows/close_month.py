@@ -81,7 +81,10 @@ def _anchor_key() -> bytes:
             "is not set: the policy deletes old decisions, and what stays is signed",
             remedy="give this deployment the key in its environment, from a Kubernetes Secret",
         )
-    return anchor_key(text)
+    try:
+        return anchor_key(text)
+    except InvalidInput as error:
+        raise error.at(_KEY_VARIABLE) from None
 
 
 def log_purge(purge: Purge, oldest: datetime) -> None:

@@ -15,16 +15,16 @@ def log_experiment(
 ) -> None:
     """Log each configuration as a child of this run, and the page with the parent.
 
-    A parent that has children of this name already, from an earlier attempt, gets none again.
+    Children of an earlier attempt, whole or not, are deleted: page and children are of one attempt.
 
     Raises:
         MlflowException: MLflow cannot be reached, or refuses.
     """
     experiment_id = client.get_run(parent_run_id).info.experiment_id
-    known = _names(client, experiment_id, parent_run_id)
+    for run_id in _earlier(client, experiment_id, parent_run_id):
+        client.delete_run(run_id)
     for child in children:
-        if child.name not in known:
-            _log_child(client, experiment_id, parent_run_id, child)
+        _log_child(client, experiment_id, parent_run_id, child)
     client.log_text(parent_run_id, page, _PAGE)
 
 
@@ -44,8 +44,8 @@ def _log_child(
     client.set_terminated(run_id)
 
 
-def _names(client: MlflowClient, experiment_id: str, parent_run_id: str) -> set[str]:
+def _earlier(client: MlflowClient, experiment_id: str, parent_run_id: str) -> list[str]:
     found = client.search_runs(
         [experiment_id], filter_string=f"tags.`{_PARENT_TAG}` = '{parent_run_id}'"
     )
-    return {run.info.run_name for run in found}
+    return [run.info.run_id for run in found]

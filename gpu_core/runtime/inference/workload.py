@@ -37,7 +37,7 @@ class Workload(Protocol):
         """
 
     def inputs(self, count: int, seed: int) -> tuple[Any, Any]:
-        """So many inputs, which can be cut by a slice, and the right answers to them."""
+        """`count` inputs that slicing divides into batches, and the right answers."""
 
     def quality(self, answers: Any, right: Any) -> float:
         """How good are these answers? More is better."""

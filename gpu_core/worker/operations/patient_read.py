@@ -11,6 +11,9 @@ _T = TypeVar("_T")
 PATIENCE_S = 0.25
 """How long a cycle, which should take less than a second, waits for what it can do without."""
 
+MOST_AGE_S = 60.0
+"""An answer that was asked for longer ago is not used: in an outage a cycle waits for the next."""
+
 
 class PatientRead(Generic[_T]):
     """Asks in a task of its own. A caller that has an answer waits only a moment for a new one.
@@ -23,7 +26,8 @@ class PatientRead(Generic[_T]):
         ask: Asks. Where it fails, the next `newest` raises its error.
         tasks: Where it is asked.
         answered: Called when an answer has come for which nothing waits any more.
-        patience_s: How long a caller waits that could have an earlier answer, 0 or more.
+        patience_s: How long a caller waits that could have an earlier answer, 0 or more. One that
+            was asked for more than `MOST_AGE_S` ago is too old.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class PatientRead(Generic[_T]):
         self._waiting = 0
         self._answers: list[_T] = []
         self._errors: list[Exception] = []
+        self._asked_at_s = float("-inf")
         self._pause_until_s = float("-inf")
 
     @property
@@ -68,7 +73,8 @@ class PatientRead(Generic[_T]):
     async def _wait(self, is_over: anyio.Event) -> None:
         self._waiting += 1
         try:
-            with anyio.move_on_after(self._patience_s if self._answers else None):
+            is_recent = anyio.current_time() - self._asked_at_s <= MOST_AGE_S
+            with anyio.move_on_after(self._patience_s if is_recent else None):
                 await is_over.wait()
         finally:
             self._waiting -= 1
@@ -86,7 +92,7 @@ class PatientRead(Generic[_T]):
         except Exception as error:
             self._errors = [error]
         else:
-            self._answers, self._errors = [answer], []
+            self._answers, self._errors, self._asked_at_s = [answer], [], began_s
             took_s = anyio.current_time() - began_s
             if took_s > self._patience_s:
                 self._pause_until_s = anyio.current_time() + took_s

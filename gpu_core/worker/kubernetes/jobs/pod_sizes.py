@@ -20,7 +20,7 @@ from gpu_core.worker.kubernetes.jobs.attempt_request import has_head
 from gpu_core.worker.kubernetes.jobs.operator_jobs import OperatorJobs
 from gpu_core.worker.kubernetes.jobs.run_references import RunReferences
 
-# Of so many waiting runs it is known what they ask of their pods; the others are parsed each time.
+# The number of waiting runs whose pod requests are kept; above it all are parsed anew.
 _REMEMBERED = 20_000
 
 

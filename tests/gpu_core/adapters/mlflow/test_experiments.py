@@ -1,5 +1,6 @@
-"""An experiment in MLflow: a child for each configuration, once."""
+"""An experiment in MLflow: a child for each configuration."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> MlflowClient:
     return client
 
 
-def test_children_are_logged_once_with_their_repeats(client: MlflowClient) -> None:
+def test_children_are_those_of_the_last_attempt_with_their_repeats(client: MlflowClient) -> None:
     experiment = client.get_experiment_by_name("inference")
     parent = client.create_run(experiment.experiment_id)
     child = ChildRun(
@@ -28,8 +29,9 @@ def test_children_are_logged_once_with_their_repeats(client: MlflowClient) -> No
         tags={"experiment.origin": "measured"},
         repeats={"repeat/usd_per_1k": (0.4, 0.6)},
     )
-    for _attempt in range(2):
-        log_experiment(client, parent.info.run_id, [child], "# The page")
+    earlier = replace(child, params={"batch_size": "4"})
+    for attempt in (earlier, child):
+        log_experiment(client, parent.info.run_id, [attempt], "# The page")
     (found,) = client.search_runs(
         [experiment.experiment_id],
         filter_string=f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'",

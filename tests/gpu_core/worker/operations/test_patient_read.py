@@ -156,3 +156,35 @@ def test_a_slow_server_has_as_long_a_pause_as_it_was_busy(reported, monkeypatch)
         assert (server.asked, slept_until[-1]) == (3, 114.0)
 
     run(story, reported)
+
+
+def test_an_answer_of_more_than_a_minute_ago_is_not_used_again(reported, monkeypatch):
+    """In an outage nothing is decided on what the server said before it."""
+
+    async def story(server, read):
+        now = [100.0]
+
+        async def sleep_until(_deadline_s):
+            await anyio.lowlevel.checkpoint()
+
+        monkeypatch.setattr(anyio, "current_time", lambda: now[0])
+        monkeypatch.setattr(anyio, "sleep_until", sleep_until)
+        server.may_answer.set()
+        assert await read.newest() == 1
+        server.hold_back()
+        now[0] += 60
+        assert await read.newest() == 1
+        now[0] += 1
+        got = []
+
+        async def call():
+            got.append(await read.newest())
+
+        async with anyio.create_task_group() as callers:
+            callers.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
+            assert got == []
+            server.may_answer.set()
+        assert got == [2]
+
+    run(story, reported)
