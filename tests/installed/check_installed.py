@@ -18,9 +18,10 @@ from pathlib import Path
 WHEEL = distribution("prefect-gpu")
 
 
-# Callbacks for packages that a user brings: without them these two say so, and nothing else fails.
+# Modules for packages that a user brings: without them these say so, and nothing else fails.
 OF_OTHERS = {
     "gpu_core.runtime.hugging_face": "transformers",
+    "gpu_core.runtime.inference.torch_perceptron": "torch",
     "gpu_core.runtime.lightning": "lightning",
 }
 
