@@ -9,7 +9,7 @@ from gpu_core.decisions.catalog.product_names import gpu_types_meant
 from gpu_core.decisions.model.errors import InvalidInput, listed
 from gpu_core.decisions.model.pydantic_errors import refuse
 from gpu_core.decisions.model.units import LONGEST_DURATION_S, require_aware
-from gpu_core.decisions.requests.requirements.reading.limits import Limits
+from gpu_core.decisions.requests.requirements.reading.stated_limits import Limits
 
 
 class Goal(StrEnum):

@@ -28,8 +28,8 @@ from gpu_core.decisions.requests.requirements.reading.amounts import (
     refuse_unread_forms,
     take_amounts,
 )
-from gpu_core.decisions.requests.requirements.reading.limits import Limits, take_limits
 from gpu_core.decisions.requests.requirements.reading.names import take_model, unknown_model
+from gpu_core.decisions.requests.requirements.reading.stated_limits import Limits, take_limits
 from gpu_core.decisions.requests.requirements.reading.tasks import (
     FROM_SCRATCH,
     INFERENCE,

@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requests.requirements.reading.limits import Limits
+from gpu_core.decisions.requests.requirements.reading.stated_limits import Limits
 from gpu_core.decisions.requests.requirements.reading.text import read_text
 
 A100 = ("a100-40gb", "a100-80gb")
