@@ -1,9 +1,10 @@
 """GPU types: the ids that people write, and which of them a product is."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
+from gpu_core.decisions.model.errors import nearest_name
 
 # Reported over nominal memory: 0.93 (A10G, 22,888 MiB of 24 GiB) to 1.00 (A100) on healthy
 # products. A slice of a GPU or another variant of the chip lies far outside.
@@ -78,6 +79,17 @@ def gpu_types_meant(name: str, known: Iterable[str]) -> tuple[str, ...]:
             same[known_name] = known_sizes
     of_size = tuple(known_name for known_name, known_sizes in same.items() if sizes & known_sizes)
     return of_size or tuple(same)
+
+
+def nearest_gpu_types(name: str, known: Collection[str]) -> tuple[str, ...]:
+    """Which known GPU types does an error suggest: those of the same model, else the nearest name.
+
+    >>> nearest_gpu_types("h1000", ["a100-80gb", "h100-80gb"])
+    ('h100-80gb',)
+    """
+    meant = gpu_types_meant(name, known)
+    nearest = None if meant else nearest_name(name, known)
+    return meant if nearest is None else (nearest,)
 
 
 def _parts(name: str) -> tuple[str | None, frozenset[str], frozenset[int]]:

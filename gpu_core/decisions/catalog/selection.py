@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gpu_core.decisions.catalog.offerings import Catalog, Offering
-from gpu_core.decisions.catalog.product_names import gpu_types_meant
+from gpu_core.decisions.catalog.product_names import nearest_gpu_types
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.pydantic_errors import refuse
 
@@ -62,7 +62,7 @@ def _unknown(field: str, wanted: Iterable[str], known: set[str]) -> list[Invalid
 
 
 def _meant(field: str, name: str, known: set[str]) -> str | tuple[str, ...] | None:
-    return gpu_types_meant(name, known) if field == "gpu-type" else nearest_name(name, known)
+    return nearest_gpu_types(name, known) if field == "gpu-type" else nearest_name(name, known)
 
 
 def _order(catalog: Catalog, offering: Offering) -> tuple[str, int, str]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
 from gpu_core.decisions.catalog.offerings import Catalog
-from gpu_core.decisions.catalog.product_names import gpu_types_meant
+from gpu_core.decisions.catalog.product_names import nearest_gpu_types
 from gpu_core.decisions.experiments.ladder import Rung
 from gpu_core.decisions.experiments.plans import challenge_settings
 from gpu_core.decisions.experiments.projection import NoProjection, Projection, project
@@ -51,7 +51,7 @@ def projected_rungs(
                 "is not a known GPU type",
                 got=name,
                 allowed=listed(GPU_TYPES, limit=20),
-                nearest=gpu_types_meant(name, GPU_TYPES),
+                nearest=nearest_gpu_types(name, GPU_TYPES),
             )
     single, batched, halved = challenge_settings(first_gpu_type)
     moved = _moved(job, halved, other_gpu_type, catalog)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
-from gpu_core.decisions.catalog.product_names import gpu_types_meant
+from gpu_core.decisions.catalog.product_names import nearest_gpu_types
 from gpu_core.decisions.model.errors import InvalidInput, listed
 from gpu_core.decisions.model.pydantic_errors import refuse
 from gpu_core.decisions.model.units import LONGEST_DURATION_S, require_aware
@@ -121,7 +121,7 @@ def check_constraints(constraints: Constraints, now: datetime) -> Constraints:
             "is not a known GPU type",
             got=name,
             allowed=listed(GPU_TYPES, limit=20),
-            nearest=gpu_types_meant(name, GPU_TYPES),
+            nearest=nearest_gpu_types(name, GPU_TYPES),
         )
         for name in constraints.gpu_types
         if name not in GPU_TYPES

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES, GpuType, Precision
 from gpu_core.decisions.catalog.offerings import InstanceType
-from gpu_core.decisions.catalog.product_names import gpu_types_meant
+from gpu_core.decisions.catalog.product_names import nearest_gpu_types
 from gpu_core.decisions.model.errors import InvalidInput, alternatives, listed
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.offerings.constraints import Constraints
@@ -78,7 +78,7 @@ def observed_on(gpu_type: str, gpus: int, units_per_s: Sequence[float]) -> Obser
             "is on no known GPU",
             got=f"{gpus} x {gpu_type}",
             allowed=f"1 or more of {listed(GPU_TYPES)}",
-            nearest=None if gpu else gpu_types_meant(gpu_type, GPU_TYPES),
+            nearest=None if gpu else nearest_gpu_types(gpu_type, GPU_TYPES),
         )
     hardware = Hardware(gpu=gpu, gpus=gpus, link_gb_per_s=_inside_gb_per_s(gpu))
     return Observed(hardware=hardware, units_per_s=units_per_s)
@@ -155,7 +155,7 @@ def _inside_gb_per_s(gpu: GpuType) -> float:
 
 
 def _unknown_gpu(kind: InstanceType) -> NoRun:
-    meant = alternatives(gpu_types_meant(kind.gpu_type, GPU_TYPES))
+    meant = alternatives(nearest_gpu_types(kind.gpu_type, GPU_TYPES))
     hint = f"; did you mean {meant}?" if meant else ""
     return NoRun(
         reason=Reason.UNKNOWN_GPU_TYPE,

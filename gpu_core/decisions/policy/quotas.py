@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gpu_core.decisions.catalog.product_names import gpu_types_meant
+from gpu_core.decisions.catalog.product_names import nearest_gpu_types
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.pydantic_errors import parsed_by
 from gpu_core.decisions.model.section import Name, Section, Weight
@@ -200,7 +200,7 @@ def _gaps(path: str, quota: Quota, buckets: frozenset[str]) -> Iterator[InvalidI
                     f"{path}.{field}.{key}",
                     "is a flavor that no nominal_quota or borrowing_limit names",
                     allowed=listed(buckets),
-                    nearest=gpu_types_meant(key, buckets),
+                    nearest=nearest_gpu_types(key, buckets),
                 )
             for part in sorted(buckets - set(keys)):
                 if takes_from(part, key):

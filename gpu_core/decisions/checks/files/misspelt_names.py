@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
-from gpu_core.decisions.catalog.product_names import gpu_types_meant
+from gpu_core.decisions.catalog.product_names import nearest_gpu_types
 from gpu_core.decisions.checks.files.findings import FileFinding
 from gpu_core.decisions.kubernetes.lint import Severity
-from gpu_core.decisions.model.errors import alternatives, nearest_name
+from gpu_core.decisions.model.errors import alternatives
 from gpu_core.decisions.policy.flavor_keys import ANY
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.policy.quotas import Quota
@@ -108,8 +108,7 @@ def _gpu_type_meant(name: str, priced: Collection[str]) -> tuple[str, ...]:
     if name in priced or name in GPU_TYPES:
         return ()
     for known in (priced, GPU_TYPES):
-        nearest = nearest_name(name, known)
-        meant = gpu_types_meant(name, known) or (() if nearest is None else (nearest,))
+        meant = nearest_gpu_types(name, known)
         if meant:
             return meant
     return ()

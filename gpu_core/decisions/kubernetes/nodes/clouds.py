@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gpu_core.decisions.catalog.product_names import gpu_types_meant
+from gpu_core.decisions.catalog.product_names import nearest_gpu_types
 from gpu_core.decisions.kubernetes.manifests.names import CAPACITY_TYPE_LABEL
 from gpu_core.decisions.kubernetes.nodes.instance_types import instance_types_with
 from gpu_core.decisions.model.cluster import INSTANCE_TYPE_LABEL as INSTANCE_TYPE_LABEL
@@ -130,7 +130,7 @@ def gpu_type_expressions(
             f"cannot be selected on {provisioner.value}",
             got=gpu_type,
             allowed=listed(AWS_GPUS),
-            nearest=gpu_types_meant(gpu_type, AWS_GPUS),
+            nearest=nearest_gpu_types(gpu_type, AWS_GPUS),
             remedy="name the labels of its nodes in the policy's kubernetes.gpu_type_labels",
         )
     return found

@@ -6,6 +6,7 @@ from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
 from gpu_core.decisions.catalog.product_names import (
     gpu_type_from_product_name,
     gpu_types_meant,
+    nearest_gpu_types,
     nominal_memory_gib,
 )
 
@@ -73,6 +74,20 @@ def test_nominal_memory_is_known_for_types_of_the_catalog_only():
 )
 def test_a_misspelt_type_is_never_another_product(name: str, want: tuple[str, ...]) -> None:
     assert gpu_types_meant(name, GPU_TYPES) == want
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        pytest.param("h100", ("h100-80gb",), id="a model"),
+        pytest.param("h1000", ("h100-80gb",), id="a digit too many"),
+        pytest.param("l4s", ("l40s",), id="a digit that is missing"),
+        pytest.param("a100-40", ("a100-40gb",), id="the model before the spelling"),
+        pytest.param("gpu", (), id="nothing like it"),
+    ],
+)
+def test_an_error_suggests_the_model_else_the_nearest_spelling(name, want):
+    assert nearest_gpu_types(name, GPU_TYPES) == want
 
 
 def test_products_with_the_same_number_are_different_products() -> None:
