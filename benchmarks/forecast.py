@@ -18,14 +18,14 @@ from typing import Protocol
 
 from benchmarks.line_simulator import ORDERS, Order, Queued, replay
 from benchmarks.philly import Job, read_jobs
-from gpu_core.decisions.forecasting.start_times import (
+from gpu_core.decisions.model.recent_sample import RecentSample
+from gpu_core.decisions.scheduling.forecasting.start_times import (
     COVERAGE,
     QueueFeatures,
     StartForecast,
     StartForecaster,
     turnover_wait_s,
 )
-from gpu_core.decisions.model.recent_sample import RecentSample
 
 DEVELOPMENT_S = 10 * 86_400
 SCORED_WAIT_S = 60

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from benchmarks.philly import Job
-from gpu_core.decisions.forecasting.run_times import RunKind, RunTimeHistory
-from gpu_core.decisions.forecasting.start_times import QueueFeatures
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource
 from gpu_core.decisions.policy.run_times import RunTimePolicy
+from gpu_core.decisions.scheduling.forecasting.run_times import RunKind, RunTimeHistory
+from gpu_core.decisions.scheduling.forecasting.start_times import QueueFeatures
 
 TOTAL_GPUS = 640
 RATE_WINDOW_S = 3_600.0

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.philly import Job, read_jobs
-from gpu_core.decisions.forecasting.run_times import (
+from gpu_core.decisions.policy.run_times import RunTimePolicy
+from gpu_core.decisions.scheduling.forecasting.run_times import (
     RunKind,
     RunTimeHistory,
     expected_end_s,
     remaining_s,
 )
-from gpu_core.decisions.policy.run_times import RunTimePolicy
 
 CHECKPOINTS_S = (60, 600, 3_600, 21_600, 86_400)
 

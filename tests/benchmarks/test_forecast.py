@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.forecast import interval_score_s
-from gpu_core.decisions.forecasting.start_times import StartForecast
+from gpu_core.decisions.scheduling.forecasting.start_times import StartForecast
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpu_core.decisions.forecasting.run_times import expected_end_s
 from gpu_core.decisions.model.cluster import Allocation, Flavor
 from gpu_core.decisions.model.units import epoch_s
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Shape, Workload, planned_s
+from gpu_core.decisions.scheduling.forecasting.run_times import expected_end_s
 from gpu_core.decisions.scheduling.ordering import WorkloadOrder
 
 

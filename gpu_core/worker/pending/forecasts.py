@@ -8,18 +8,18 @@ from datetime import datetime
 from pathlib import Path
 
 from gpu_core.adapters.files.atomic_file import make_folder, replace_file
-from gpu_core.decisions.forecasting.queue_features import (
+from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.reasons import Explanation
+from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.scheduling.forecasting.queue_features import (
     START_RATE_WINDOW_S,
     gpus_by_type,
     queue_features,
     waits_for,
     with_forecast,
 )
-from gpu_core.decisions.forecasting.start_times import QueueFeatures, StartForecaster
-from gpu_core.decisions.model.cluster import Node
-from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.reasons import Explanation
-from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.scheduling.forecasting.start_times import QueueFeatures, StartForecaster
 
 _log = logging.getLogger("prefect.gpu.forecasts")
 

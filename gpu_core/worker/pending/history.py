@@ -11,7 +11,6 @@ from gpu_core.decisions.attempts.memory_healing import with_enough_memory
 from gpu_core.decisions.attempts.memory_lessons import MemoryLessons
 from gpu_core.decisions.attempts.progress import attained_gpu_s, completed_s, saved_s
 from gpu_core.decisions.attempts.retry_backoff import is_postponed
-from gpu_core.decisions.forecasting.run_times import RunKind, RunTimeHistory, with_run_time
 from gpu_core.decisions.model.attempts import Attempt, Provenance, RunRecord
 from gpu_core.decisions.model.capacity_life import CapacityLife
 from gpu_core.decisions.model.cluster import SPOT, Allocation, Node, Usage
@@ -21,6 +20,11 @@ from gpu_core.decisions.offerings.pool_gpu_types import with_gpu_types
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.usage_tracker import UsageBook
 from gpu_core.decisions.requests.run_workload import RunLimits
+from gpu_core.decisions.scheduling.forecasting.run_times import (
+    RunKind,
+    RunTimeHistory,
+    with_run_time,
+)
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.changeover import ChangeoverHistory

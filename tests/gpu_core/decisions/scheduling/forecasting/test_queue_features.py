@@ -2,15 +2,15 @@
 
 import pytest
 
-from gpu_core.decisions.forecasting.queue_features import (
+from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.decisions.model.workload import RunTime, RunTimeSource
+from gpu_core.decisions.scheduling.forecasting.queue_features import (
     gpus_by_type,
     queue_features,
     waits_for,
     with_forecast,
 )
-from gpu_core.decisions.forecasting.start_times import QueueFeatures, StartForecast
-from gpu_core.decisions.model.reasons import Explanation, Reason
-from gpu_core.decisions.model.workload import RunTime, RunTimeSource
+from gpu_core.decisions.scheduling.forecasting.start_times import QueueFeatures, StartForecast
 from gpu_core.testing.builders.workloads import NOW, ago, make_node, make_workload
 
 TOTALS = {"a100-80gb": 16, "t4": 4}

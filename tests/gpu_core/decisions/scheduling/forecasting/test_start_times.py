@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.forecasting.start_times import (
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.scheduling.forecasting.start_times import (
     QueueFeatures,
     StartForecaster,
     turnover_wait_s,
 )
-from gpu_core.decisions.model.errors import InvalidInput
 
 PLACE = QueueFeatures(
     gpus_wanted=8,

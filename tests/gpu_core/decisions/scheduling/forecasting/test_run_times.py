@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.forecasting.run_times import (
+from gpu_core.decisions.model.recent_sample import RecentSample
+from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Workload
+from gpu_core.decisions.policy.run_times import RunTimePolicy
+from gpu_core.decisions.scheduling.forecasting.run_times import (
     RunKind,
     RunTimeHistory,
     expected_end_s,
@@ -14,9 +17,6 @@ from gpu_core.decisions.forecasting.run_times import (
     run_time,
     with_run_time,
 )
-from gpu_core.decisions.model.recent_sample import RecentSample
-from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Workload
-from gpu_core.decisions.policy.run_times import RunTimePolicy
 from gpu_core.testing.builders.workloads import make_workload
 
 POLICY = RunTimePolicy()

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from gpu_core.decisions.forecasting.start_times import QueueFeatures, StartForecast
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.reasons import Explanation
 from gpu_core.decisions.model.workload import Workload, planned_s
+from gpu_core.decisions.scheduling.forecasting.start_times import QueueFeatures, StartForecast
 
 START_RATE_WINDOW_S = 3600.0
 """Starts of the last hour count: `QueueFeatures.started_gpus_per_s`."""
