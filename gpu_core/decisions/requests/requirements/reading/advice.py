@@ -72,7 +72,8 @@ _OTHER_TASKS = (
     r"caption\w*|ocr|depth estimation|pose estimation|super-?resolution|upscal\w*|inpaint\w*"
     r"|(?:text|image)[- ]to[- ]video|video generation|generat\w+ (?:[a-z0-9,-]+ ){0,3}?videos?"
     r"|text[- ]to[- ]speech|tts|voice cloning|music|nerf|gaussian splat\w*|protein\w*|molecul\w*"
-    r"|docking|weather|forecast\w*|time series|render\w*|simulat\w*|graph neural|gnns?"
+    r"|docking|dqn|deep q[- ]\w+|q-learning|atari|mujoco|policy gradients?|actor[- ]critic"
+    r"|weather|forecast\w*|time series|render\w*|simulat\w*|graph neural|gnns?"
 )
 _OTHER_MODELS = r"images?|vision|multi-?modal|vlms?|speech|audio|diffusion|video|cnns?"
 _VAGUE = (

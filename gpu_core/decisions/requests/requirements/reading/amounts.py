@@ -1,6 +1,7 @@
 """How much work a text asks for: numbers with their nouns, data sets, sizes of one sample."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpu_core.decisions.model.errors import InvalidInput
@@ -54,9 +55,9 @@ _SIZES = (
         rf"(?:batch(?:[ _-]?size)?|bs){_IS}{NUMBER}(?: per (?:gpu|device))?",
     ),
     ("batch_per_gpu", rf"batches{_IS}{NUMBER}(?: per (?:gpu|device))?"),
-    ("lora_rank", rf"(?:lora[ _-])?rank{_IS}{NUMBER}"),
+    ("lora_rank", rf"(?:q?-?lora[ _-])?rank{_IS}{NUMBER}"),
     ("lora_rank", rf"(?:lora[ _-])?r ?= ?{NUMBER}"),
-    ("lora_rank", rf"lora[ _-]r {NUMBER}"),
+    ("lora_rank", rf"q?-?lora[ _-]r {NUMBER}"),
     (
         "sequence_length",
         r"(?:(?:with|at|of) )?(?:a )?(?:model[ _-])?(?:max(?:imum)?[ _-]?)?"
@@ -140,12 +141,20 @@ def take_amounts(line: TextLine) -> Amounts:
     per_sample = _take_tokens_per_sample(line)
     lengths = PromptLengths(prompt=take_prompt_tokens(line), answer=answer)
     counts = _take_audio(line) | _take_counts(line)
+    if per_sample is None and _are_tokens_of_each(counts):
+        per_sample = counts.pop("tokens")
+        line.understand(f"{per_sample:,.0f} tokens in each sample")
+    elif counts.get("tokens", 0) > _MOST_TOKENS_OF_EACH and counts["tokens"] > counts.get(
+        "samples", 0
+    ):
+        counts.pop("samples", None)
     other = counts.keys() & {"tokens", "words"}
     if "samples" in counts and other:
         raise NoEstimate(
             "text",
             f"counts samples and {' and '.join(sorted(other))}",
-            allowed="such as '20k samples of 800 tokens', or the tokens alone",
+            allowed="such as '20k samples of 800 tokens' or '20k prompts, 800 tokens in, 100 out', "
+            "or the tokens alone",
         )
     data_set = next((d for d in DATA_SETS if line.take(f"(?:{d.pattern})") is not None), None)
     return Amounts(
@@ -156,6 +165,16 @@ def take_amounts(line: TextLine) -> Amounts:
         lengths=lengths,
         unread=_unread(line),
     )
+
+
+_MOST_TOKENS_OF_EACH = 1_000_000
+"""No model reads a longer sample: more tokens are those of all samples."""
+
+
+def _are_tokens_of_each(counts: Mapping[str, float]) -> bool:
+    """`25k examples, 1k tokens`: all samples together have no fewer tokens than samples."""
+    samples, tokens = counts.get("samples", 0), counts.get("tokens", 0)
+    return 0 < tokens < min(samples, _MOST_TOKENS_OF_EACH)
 
 
 def _take_sizes(line: TextLine) -> dict[str, int]:
@@ -187,11 +206,12 @@ def _take_tokens_per_sample(line: TextLine) -> float | None:
         line.text = line.text[: before.start()] + line.text[before.end() :]
         return _noted_length(line, before)
     after = re.search(
-        rf"(?<=\w) (?:(?:of|with|at|averaging|average|each|around|about|avg|on average|,|\() ?)+ ?"
+        r"(?<=\w) "
+        r"(?:(?:of|with|at|averaging|average|each|around|about|avg|on average|x|,|\() ?)+ ?"
         rf"{NUMBER}[ -]tokens?(?: each| per (?:{_SAMPLES})| on average|\))*",
         line.text,
     )
-    if after is None or re.search(rf"(?:{_SAMPLES})$", line.text[: after.start()]) is None:
+    if after is None or re.search(rf"\b(?:{_SAMPLES})$", line.text[: after.start()]) is None:
         each = line.take(
             rf"(?:each )?{NUMBER}[ -]tokens?(?: long)? (?:each|on average|per (?:{_SAMPLES}))"
         ) or line.take(rf"each (?:with|of|has|having) (?:about |around )?{NUMBER}[ -]tokens?")

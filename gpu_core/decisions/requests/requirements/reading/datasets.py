@@ -35,6 +35,20 @@ DATA_SETS = (
         source="Russakovsky et al. 2015; 90 epochs: He et al. 2016",
     ),
     DataSet(
+        pattern=r"laion-?400m",
+        name="LAION-400M",
+        noun="images",
+        number=413e6,
+        source="Schuhmann et al. 2021",
+    ),
+    DataSet(
+        pattern=r"laion-?5b",
+        name="LAION-5B",
+        noun="images",
+        number=5.85e9,
+        source="Schuhmann et al. 2022",
+    ),
+    DataSet(
         pattern=r"(?:ms-?)?coco",
         name="COCO 2017",
         noun="images",
@@ -148,6 +162,13 @@ DATA_SETS = (
         noun="tokens",
         number=1.2e12,
         source="Together 2023",
+    ),
+    DataSet(
+        pattern=r"fine-?web",
+        name="FineWeb",
+        noun="tokens",
+        number=15e12,
+        source="Penedo et al. 2024",
     ),
     DataSet(
         pattern=r"slim-?pajama",

@@ -114,7 +114,7 @@ def take_model(line: TextLine) -> tuple[Model | None, str | None]:
         model is named. A name with a size but without figures, such as `falcon 40b`, is a
         transformer of that size.
     """
-    match = re.search(rf"(?<![\w.])(?:{_FAMILIES}|{_longest(_SPELLED)}){_VARIANT}(?!\w)", line.text)
+    match = re.search(rf"(?<![\w.])(?:{_longest(_SPELLED)}|{_FAMILIES}){_VARIANT}(?!\w)", line.text)
     while match is not None and _is_plain_word(match[0]) and _plain(match[0]) not in _SPELLED:
         match = re.compile(rf"(?<![\w.])(?:{_FAMILIES}){_VARIANT}(?!\w)").search(
             line.text, match.end()
@@ -134,7 +134,8 @@ def _is_plain_word(named: str) -> bool:
 
 
 def _known(named: str, line: TextLine) -> tuple[Model | None, str | None]:
-    plain = _plain(named)
+    # Releases of one model, such as `mistral 7b v0.3`, have the same size.
+    plain = _plain(re.sub(r"[ -]v0\.\d+$", "", named))
     if plain in _SPELLED:
         name = _SPELLED[plain]
         line.understand(f"the model {name}")
@@ -154,7 +155,7 @@ def _known(named: str, line: TextLine) -> tuple[Model | None, str | None]:
 def _of_family(named: str, usual: str, line: TextLine) -> tuple[Model | None, str | None]:
     """A family alone: a size elsewhere in the text says which member, else the usual one."""
     size = re.search(
-        r"(?<![\w.])(\d+(?:\.\d+)?b)(?!\w)"
+        r"(?<![\w.-])(\d+(?:\.\d+)?b)(?!\w)"
         r"(?! (?:[a-z-]+ ){0,2}(?:tokens?|words?|sentences?|samples?))",
         line.text,
     )

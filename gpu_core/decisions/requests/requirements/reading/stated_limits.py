@@ -159,14 +159,20 @@ def _take_time(line: TextLine) -> int | None:
     return seconds
 
 
+_MONEY = r"(?P<number>\d[\d,]{0,11}(?:\.\d+)?)"
+
+
 def _take_budget(line: TextLine) -> int | None:
     match = line.take(
         r"(?:(?:for|under|below|within|at most|less than|max(?:imum)?|(?:on a )?budget(?: of)?) )*"
-        r"(?:usd ?|\$ ?)(?P<number>\d[\d,]{0,11}(?:\.\d+)?)(?![\d.,]*\w)"
-        r"(?! ?(?:k|m|thousand|million|billion|per|an?)(?!\w))(?! ?/)(?: budget)?"
+        rf"(?:(?:usd ?|\$ ?){_MONEY}(?![\d.,]*\w)"
+        r"(?! ?(?:k|m|thousand|million|billion|per|an?)(?!\w))(?! ?/)"
+        rf"|{_MONEY.replace('number', 'before')} ?(?:\$|(?:us )?dollars?|usd)"
+        r"(?! ?(?:per|an?|each)(?!\w))(?! ?/))(?: budget)?"
     )
     if match is None:
         return None
-    budget = micro_usd(float(match["number"].replace(",", "")), "text")
+    number = match["number"] or match["before"]
+    budget = micro_usd(float(number.replace(",", "")), "text")
     line.understand(f"a budget of {format_usd(budget)}")
     return budget

@@ -32,7 +32,9 @@ METHODS: tuple[tuple[str, Method], ...] = (
     (r"q-?lora", Method.QLORA),
     (r"lora|adapters?|peft|dreambooth", Method.LORA),
     (
-        rf"{FROM_SCRATCH}|full(?:[- ]parameter)? fine-?\s?tun(?:e|ing)|fully fine-?\s?tune",
+        rf"{FROM_SCRATCH}|full(?:[- ]parameters?)? fine-?\s?tun(?:e|ing)|fully fine-?\s?tune"
+        r"|full[- ](?:parameters?|weights?|ft|sft|tuning)|full(?= ?(?:[,;.]|$))"
+        r"|all (?:of )?(?:the |its )?(?:parameters|weights)",
         Method.FULL,
     ),
     (TUNING, Method.LORA),

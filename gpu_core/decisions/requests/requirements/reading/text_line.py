@@ -78,6 +78,9 @@ _WORDS = (
         )
     ),
     (r"\b(\d+) hundred\b", r"\g<1>00"),
+    (r"(?:[~≈] ?|\b(?:approx\.?|approximately|roughly) )(?=\d)", "about "),
+    (r"\btoks?\b", "tokens"),
+    (r"(?<![\w./])(\d[\d,]*k?) ?/ ?(\d[\d,]*k?) tokens\b", r"\1 tokens in, \2 tokens out"),
 )
 
 
@@ -86,12 +89,17 @@ def line_of(text: str) -> TextLine:
     plain = " ".join(text.lower().replace("×", "x").replace("q&a", "qa").split())
     for pattern, number in _WORDS:
         plain = re.sub(pattern, number, plain)
-    plain = re.sub(_GROUPED, lambda match: match[0].replace("_", ""), plain)
+    plain = re.sub(_OWNER, "", plain)
+    plain = re.sub(_GROUPED, lambda match: re.sub("[_ ]", "", match[0]), plain)
     return TextLine(re.sub(_POWER, _digits_of_power, plain))
 
 
-# `1_000_000`, and `7e9`, `10^9`, `3 x 10^9`.
-_GROUPED = r"(?<![\w.])\d{1,3}(?:_\d{3})+(?![\w.])"
+# Of a model's name on a hub: `qwen/qwen2.5-7b`.
+_OWNER = r"(?<![\w./-])[a-z][\w.-]*/(?=[a-z][\w.-]*\d)"
+
+# `1_000_000` and `10 000`, and `7e9`, `10^9`, `3 x 10^9`. Of numbers with spaces only those that
+# end in 000: `llama 2 512 tokens` is no number.
+_GROUPED = r"(?<![\w.,-])\d{1,3}(?:(?:_\d{3})+|(?: \d{3})* 000)(?![\w.])"
 _POWER = (
     r"(?<![\w.^-])(?:(?P<digits>\d+(?:\.\d+)?)e\+?(?P<e>\d{1,2})"
     r"|(?:(?P<factor>\d+(?:\.\d+)?) ?[x*] ?)?10(?:\^|\*\*)(?P<power>\d{1,2}))(?![\w.-])"

@@ -59,7 +59,11 @@ def _counted(
     job: Job, amounts: Amounts, settings: TrainingSettings, line: TextLine
 ) -> float | None:
     counts = amounts.counts
-    for noun in ("images", "seconds", "tokens", "words", "samples", "steps"):
+    order = ("images", "seconds", "tokens", "words", "samples", "steps")
+    if job.method.is_training and "epochs" not in counts:
+        # `20 images, 1,500 steps`: the steps are the work, and repeat the images.
+        order = ("tokens", "words", "steps", "images", "seconds", "samples")
+    for noun in order:
         if noun not in counts:
             continue
         number = _converted(job, noun, counts[noun], amounts, settings, line)

@@ -38,6 +38,8 @@ A100 = ("a100-40gb", "a100-80gb")
         ("fine-tune a 7B on 2 nodes with 8 GPUs each", Limits(gpus=16, nodes=2)),
         ("fine-tune a 7B", Limits()),
         ("train resnet-18 on t5 samples 10k", Limits()),
+        ("fine-tune a 7B for 500 USD", Limits(budget_micro_usd=500_000_000)),
+        ("fine-tune a 7B, budget 50 dollars", Limits(budget_micro_usd=50_000_000)),
     ],
 )
 def test_limits(text, want):
@@ -57,7 +59,8 @@ def test_limits(text, want):
         ("fine-tune a 7B on 4-8 gpus", "(got '4-8 gpus')"),
         ("fine-tune a 7B for $1.5k", "(got '$1.5k')"),
         ("fine-tune a 7B at $2 per hour", "(got '$2')"),
-        ("fine-tune a 7B for 500 USD", "(got '500 usd')"),
+        ("fine-tune a 7B for 500 euros", "(got '500 euros')"),
+        ("fine-tune a 7B at 2 dollars per hour", "(got '2 dollars')"),
         ("fine-tune a 7B on 99999 GPUs", "asks for a number of GPUs that cannot be (got 99999)"),
     ],
 )
