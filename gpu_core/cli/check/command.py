@@ -121,7 +121,9 @@ def _unknown(source: Source, documents: Sequence[Document]) -> FileReport:
     data: Any = documents[0].data if documents else None
     keys = ", ".join(map(str, list(data)[:5])) if isinstance(data, Mapping) else ""
     what = f"it begins with the keys {keys}" if keys else "it holds no mapping"
-    message = f"is not {KINDS}: {what if documents else 'it is empty'}"
+    message = (
+        f"is not {KINDS}: {what if documents else 'it is empty'}; a policy has the key version"
+    )
     finding = FileFinding(severity=Severity.ERROR, code="unknown-file", message=message)
     return FileReport(file=source.name, contents="unknown", findings=(finding,))
 

@@ -4,10 +4,12 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
+from fractions import Fraction
 from itertools import chain
 from typing import Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
@@ -23,13 +25,15 @@ _DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 _OUR_ERROR = "gpu_core_invalid_input"
 
+_NO_MAPPING = "is not a mapping"
+
 # pydantic's error type -> what the value is not, and what would be accepted.
 _WRONG_TYPES: Mapping[str, tuple[str, str | None]] = {
     "int_type": ("is not a whole number", "a whole number"),
     "bool_type": ("is not true or false", "true or false"),
     "string_type": ("is not text", "text"),
-    "dict_type": ("is not a mapping", "keys with values"),
-    "model_type": ("is not a mapping", "keys with values"),
+    "dict_type": (_NO_MAPPING, None),
+    "model_type": (_NO_MAPPING, None),
     "string_unicode": ("is not text", "text without halves of surrogate pairs"),
     "float_type": ("is not a number", "a number"),
     "list_type": ("is not a list", "a list"),
@@ -296,19 +300,63 @@ def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
             return found
         case kind:
             problem, accepted = _WRONG_TYPES.get(kind, ("cannot be used", None))
+            if problem is _NO_MAPPING:
+                accepted = _form_of_mapping(_model_at(model, location))
+                example = _example_of(model, location)
+                accepted += "" if example is None else f", such as {_flow_style(example)}"
             if accepted in _NUMBERS:
                 accepted += _range_of(model, location)
             remedy = _unquote(kind, got)
             return InvalidInput(path, problem, got=got, allowed=accepted, remedy=remedy)
 
 
-def _range_of(model: type[BaseModel], location: Sequence[Any]) -> str:
-    """The bounds of a number's field in words, ` from 1 to 64`; empty where it has none."""
+def _form_of_mapping(annotation: Any) -> str:
+    """What a mapping has: the keys of a section, or names of a person's own with values."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return f"the keys {listed(known_names(annotation))}"
+    value: Any = get_args(annotation)[-1]
+    plain = next(iter(get_args(value)), value)
+    if isinstance(value, type) and issubclass(value, BaseModel):
+        return f"names, each with the keys {listed(known_names(value))}"
+    if plain in (int, float, Fraction):
+        return "names, each with a number"
+    return "names, each with text" if plain is str else "names with values"
+
+
+def _example_of(model: type[BaseModel], location: Sequence[Any]) -> object:
+    """What the field's declaration shows as an example of this value; None: it shows none."""
+    for end in range(len(location), 0, -1):
+        info = _field_at(model, location[:end])
+        if info is None:
+            continue
+        found: Any = (info.examples or (None,))[0]
+        for _ in location[end:]:  # below a name of a person's own
+            found = next(iter(found.values()), None) if isinstance(found, Mapping) else None
+        return found
+    return None
+
+
+def _flow_style(value: object) -> str:
+    """A value as YAML has it on one line."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    return f"{{{', '.join(f'{key}: {_flow_style(each)}' for key, each in value.items())}}}"
+
+
+def _field_at(model: type[BaseModel], location: Sequence[Any]) -> FieldInfo | None:
+    """The declaration of a field; None: this is an item of a list or a value of a mapping."""
     try:
         fields = _model_at(model, location[:-1]).model_fields.items()
-        info = next(info for name, info in fields if location[-1] in (name, info.alias))
+        return next(info for name, info in fields if location[-1] in (name, info.alias))
     except (AttributeError, StopIteration, IndexError):
-        return ""  # an item of a list or a value of a mapping
+        return None
+
+
+def _range_of(model: type[BaseModel], location: Sequence[Any]) -> str:
+    """The bounds of a number's field in words, ` from 1 to 64`; empty where it has none."""
+    info = _field_at(model, location)
+    if info is None:
+        return ""
     inside = (getattr(part, "__metadata__", ()) for part in get_args(info.annotation))
     found = [*info.metadata, *(each for metadata in inside for each in metadata)]
     least = next((each.ge for each in found if hasattr(each, "ge")), None)

@@ -108,7 +108,9 @@ class Policy(Section):
     """The points of each queue; a run of the queue with more points comes first."""
     default_priority: str = "medium"
     """The queue whose points runs of Prefect's own `default` queue have."""
-    prices: Mapping[Name, Mapping[CapacityType, PriceMicroUsd | None]] = Field(default={})
+    prices: Mapping[Name, Mapping[CapacityType, PriceMicroUsd | None]] = Field(
+        default={}, examples=[{"h100-80gb": {"on-demand": 4.25, "spot": 2.5}}]
+    )
     """Prices by GPU type and capacity type; a GPU type that is not listed is unpriced."""
     prices_as_of: Moment | None = None
     """The day of these prices, which messages name where prices decide; None: unknown."""

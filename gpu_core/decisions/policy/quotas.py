@@ -36,14 +36,16 @@ class Quota(Section):
     """What teams and cohorts have in common. Numbers are GPUs, by flavor."""
 
     nominal_quota_milli: Mapping[FlavorKey, GpusMilli] | None = Field(
-        default=None, alias="nominal_quota"
+        default=None, alias="nominal_quota", examples=[{"any": 8}]
     )
     """GPUs that it can always use; a flavor that is not listed: 0. None: set by the strategy."""
     borrowing_limit_milli: Mapping[FlavorKey, GpusMilli] = Field(
-        default={}, alias="borrowing_limit"
+        default={}, alias="borrowing_limit", examples=[{"any": 4}]
     )
     """GPUs that it may borrow beyond that; a flavor that is not listed: all that are idle."""
-    lending_limit_milli: Mapping[FlavorKey, GpusMilli] = Field(default={}, alias="lending_limit")
+    lending_limit_milli: Mapping[FlavorKey, GpusMilli] = Field(
+        default={}, alias="lending_limit", examples=[{"any": 4}]
+    )
     """GPUs of its quota that others may borrow; a flavor that is not listed: all."""
     weight: Weight = 1.0
     """Its share of what the strategy divides, in proportion to its siblings."""

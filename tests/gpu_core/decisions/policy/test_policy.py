@@ -77,6 +77,29 @@ def test_priority_of_queue(queue, want_points):
             {"version": 2}, "policy: version is not a known version (got 2); allowed: 1", id="v2"
         ),
         pytest.param(
+            {"version": 1, "preemption": True},
+            "policy: preemption is not a mapping (got True); allowed: the keys enabled, ",
+            id="a section that is a value",
+        ),
+        pytest.param(
+            {"version": 1, "quotas": {"teams": {"nlp": {"nominal_quota": 4}}}},
+            "policy: quotas.teams.nlp.nominal_quota is not a mapping (got 4); allowed: names, each "
+            "with a number, such as {any: 8}",
+            id="a quota without a flavor",
+        ),
+        pytest.param(
+            {"version": 1, "prices": {"t4": 2.5}},
+            "policy: prices.t4 is not a mapping (got 2.5); allowed: names with values, such as "
+            "{on-demand: 4.25, spot: 2.5}",
+            id="a price without a capacity type",
+        ),
+        pytest.param(
+            {"version": 1, "kubernetes": {"per_gpu": 3}},
+            "policy: kubernetes.per_gpu is not a mapping (got 3); allowed: names, each with the "
+            "keys cpu, memory_gib",
+            id="a mapping to sections",
+        ),
+        pytest.param(
             {"version": 1, "preemptoin": {}},
             "policy: preemptoin is not a known name; did you mean 'preemption'?",
             id="a misspelt section",
