@@ -35,7 +35,7 @@ from gpu_core.decisions.scheduling.plan import Plan
 from gpu_core.decisions.scheduling.planner import Planner
 from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
 from gpu_core.decisions.simulation.metrics import Metrics, Spread, metrics, spread
-from gpu_core.decisions.simulation.named_policies import named_policy
+from gpu_core.decisions.simulation.named_policies import DEFAULT_POLICY, named_policy
 from gpu_core.decisions.simulation.run_time_oracle import (
     LearnedRunTimes,
     NoisyRunTimes,
@@ -66,6 +66,8 @@ def replay(options: SimulateOptions) -> tuple[Replayed, ...]:
     """
     trace = _trace(options)
     policies = [(text, _policy(text)) for text in options.policies]
+    if options.format == "ledger" and DEFAULT_POLICY not in options.policies:
+        policies.append((DEFAULT_POLICY, named_policy(DEFAULT_POLICY)))
     if options.format == "kueue":
         stated = read_generator(options.workload)
         policies = [(text, _with_rules(policy, stated)) for text, policy in policies]

@@ -36,8 +36,9 @@ class SimulateOptions:
         tuple[str, ...],
         Parameter(
             name="--policy",
-            help="A policy file, or fifo, greedy, easy, conservative, sjf, sjf-easy, fair, "
-            "priority, srtf, srsf, las, mlfq; may be repeated.",
+            help="A policy file, or default, fifo, greedy, auto, easy, conservative, sjf, "
+            "sjf-easy, fair, priority, srtf, srsf, las, mlfq; may be repeated. "
+            "ledger: default is added.",
         ),
     ]
     order: Annotated[

@@ -1,4 +1,7 @@
-"""Well-known policies by name, to compare your own with. Only `priority` reads priorities."""
+"""Well-known policies by name, to compare your own with.
+
+Only `default` and `priority` read priorities.
+"""
 
 from typing import Any
 
@@ -33,7 +36,11 @@ def _takes_over(*keys: str, service_levels: int | None = None) -> dict[str, Any]
 # goals are 600 and 63,000: 9 levels keep both by the widest margin.
 _SERVICE_LEVELS = 9
 
+DEFAULT_POLICY = "default"
+"""The policy of a team that states nothing."""
+
 _POLICIES = {
+    DEFAULT_POLICY: {"version": 1},
     "fifo": _runs_to_the_end("submitted"),
     "greedy": _runs_to_the_end("submitted", backfill="greedy"),
     "auto": _runs_to_the_end("submitted", backfill="auto"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
 from gpu_core.decisions.model.attempts import EndReason
-from gpu_core.decisions.simulation.named_policies import POLICY_NAMES
+from gpu_core.decisions.policy.policy import parse_policy
+from gpu_core.decisions.simulation.named_policies import DEFAULT_POLICY, POLICY_NAMES, named_policy
 from gpu_core.testing.builders.attempts import admit, at, make_attempt
 
 SHARED_DATA = Path(__file__).parents[5] / "shared" / "data"
@@ -124,16 +126,47 @@ def test_a_generators_rules_of_preemption_hold(
     assert row["metrics"]["preemptions"] == want_preemptions
 
 
-def test_ones_own_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two runs of an hour that were submitted at once wait half an hour in the mean."""
+@pytest.mark.parametrize(
+    ("policies", "want"),
+    [
+        pytest.param(["fifo"], ["fifo", "default"], id="beside the others"),
+        pytest.param(["default", "fifo"], ["default", "fifo"], id="once"),
+    ],
+)
+def test_ones_own_ledger(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], policies: list[str], want: list[str]
+) -> None:
+    """Two runs of an hour that were submitted at once wait half an hour; the default is shown."""
     path = tmp_path / "ledger.db"
     with Ledger.open(f"sqlite:///{path}") as ledger:
         for run_id in ("a", "b"):
             admit(ledger, make_attempt(run_id, released_at=at(1), end_reason=EndReason.COMPLETED))
-    more = ["--format", "ledger", "--policy", "fifo", "--json"]
-    assert main(["simulate", "--nodes", "1x1", "--workload", str(path), *more]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
-    assert row["metrics"]["wait_s"]["mean"] == pytest.approx(1800)
+    more = [text for name in policies for text in ("--policy", name)]
+    options = ["simulate", "--nodes", "1x1", "--workload", str(path), "--format", "ledger", *more]
+    assert main([*options, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["policy"] for row in rows] == want
+    assert [row["metrics"]["wait_s"]["mean"] for row in rows] == pytest.approx([1800, 1800])
+
+
+def test_the_default_is_the_policy_of_a_file_that_states_nothing() -> None:
+    """Whatever its defaults are."""
+    assert named_policy(DEFAULT_POLICY) == parse_policy({"version": 1}, source="empty")
+
+
+@pytest.mark.parametrize(
+    ("page", "pattern"),
+    [
+        pytest.param("command-reference.md", r"A policy file, or (.*?); may be", id="help"),
+        pytest.param("simulator.md", r"`--policy` also takes (.*?)\.", id="docs"),
+    ],
+)
+def test_help_and_docs_name_every_policy(page: str, pattern: str) -> None:
+    """A name that neither mentions is a name that is never found."""
+    text = (Path(__file__).parents[4] / "docs" / page).read_text().replace("\n", " ")
+    [names] = re.findall(pattern, text)
+    named = re.split(r", | and ", names.replace("`", ""))
+    assert sorted(named) == list(POLICY_NAMES)
 
 
 def test_a_spot_node_that_is_taken_back(workload: Path, capsys: pytest.CaptureFixture[str]) -> None:
