@@ -27,8 +27,9 @@ DEV_READY := $(VENV)/.dev-ready
 LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-annotate --quiet \
 	--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
-# A lock names every dependency, so that nothing is left to resolve, and the build back end.
-INSTALL_LOCKED = $(BIN)/python -m pip install --disable-pip-version-check --quiet \
+# A lock names every dependency, so that nothing is left to resolve, and the build back end. Python
+# compiles a module when it is first imported: to compile all of them takes half of the installation.
+INSTALL_LOCKED = $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-compile \
 	--require-hashes --no-deps
 INSTALL_PACKAGE = $(BIN)/python -m pip install --disable-pip-version-check --quiet \
 	--no-deps --no-build-isolation --editable .

@@ -33,7 +33,7 @@ def has_all(wanted: list[str]) -> bool:
     """Install these releases next to the others, and look."""
     with tempfile.TemporaryDirectory() as folder:
         pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        subprocess.run([*pip, "--no-deps", "--target", folder, *wanted], check=True)
+        subprocess.run([*pip, "--no-compile", "--no-deps", "--target", folder, *wanted], check=True)
         looked = subprocess.run(
             [sys.executable, "-c", LOOK], env={**os.environ, "PYTHONPATH": folder}
         )
