@@ -156,11 +156,18 @@ def take_amounts(line: TextLine) -> Amounts:
             allowed="such as '20k samples of 800 tokens' or '20k prompts, 800 tokens in, 100 out', "
             "or the tokens alone",
         )
-    data_set = next((d for d in DATA_SETS if line.take(f"(?:{d.pattern})") is not None), None)
+    data_sets = [d for d in DATA_SETS if line.take(f"(?:{d.pattern})") is not None]
+    if len(data_sets) > 1 and not counts.keys() - {"parameters", "epochs"}:
+        raise NoEstimate(
+            "text",
+            f"names {len(data_sets)} data sets",
+            got=" and ".join(data.name for data in data_sets),
+            allowed="one, or the number of samples of all",
+        )
     return Amounts(
         counts=counts,
         tokens_per_sample=per_sample,
-        data_set=data_set,
+        data_set=next(iter(data_sets), None),
         sizes=sizes,
         lengths=lengths,
         unread=_unread(line),
@@ -240,10 +247,10 @@ def _take_counts(line: TextLine) -> dict[str, float]:
     position = 0
     while (match := re.compile(rf"(?<![\w.-]){NUMBER}").search(line.text, position)) is not None:
         noun, end = _noun_after(line.text, match)
-        if noun is None:
+        if noun is None or noun in counts:  # a second number of one noun means something else
             position = match.end()
             continue
-        counts.setdefault(noun, number_of(match))
+        counts[noun] = number_of(match)
         line.text = f"{line.text[: match.start()]} ; {line.text[end:]}"
         position = match.start()
     return counts

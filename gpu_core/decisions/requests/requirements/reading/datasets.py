@@ -15,6 +15,8 @@ class DataSet:
     usual_epochs: int = 1
     """Of training from scratch."""
     source: str
+    evaluation_number: float | None = None
+    """Of its validation or test set, by which models are compared; None: `number` is."""
 
 
 DATA_SETS = (
@@ -33,6 +35,7 @@ DATA_SETS = (
         number=1_281_167,
         usual_epochs=90,
         source="Russakovsky et al. 2015; 90 epochs: He et al. 2016",
+        evaluation_number=50_000,
     ),
     DataSet(
         pattern=r"laion-?400m",
@@ -55,6 +58,7 @@ DATA_SETS = (
         number=118_287,
         usual_epochs=100,
         source="Lin et al. 2014; cocodataset.org",
+        evaluation_number=5_000,
     ),
     DataSet(
         pattern=r"cifar-?(?:10|100)",
@@ -63,6 +67,7 @@ DATA_SETS = (
         number=50_000,
         usual_epochs=200,
         source="Krizhevsky 2009; 200 epochs: He et al. 2016",
+        evaluation_number=10_000,
     ),
     DataSet(
         pattern=r"mnist",
@@ -71,6 +76,7 @@ DATA_SETS = (
         number=60_000,
         usual_epochs=10,
         source="LeCun et al. 1998",
+        evaluation_number=10_000,
     ),
     DataSet(
         pattern=r"librispeech",
@@ -109,6 +115,7 @@ DATA_SETS = (
         number=87_599,
         usual_epochs=2,
         source="Rajpurkar et al. 2016; the questions of its training set",
+        evaluation_number=10_570,
     ),
     DataSet(
         pattern=r"gsm-?8k",
@@ -117,6 +124,7 @@ DATA_SETS = (
         number=7_473,
         usual_epochs=3,
         source="Cobbe et al. 2021; its training set",
+        evaluation_number=1_319,
     ),
     DataSet(
         pattern=r"mmlu",
@@ -132,6 +140,7 @@ DATA_SETS = (
         number=392_702,
         usual_epochs=3,
         source="Williams et al. 2018; its training set",
+        evaluation_number=9_815,
     ),
     DataSet(
         pattern=r"sst-?2",
@@ -140,6 +149,7 @@ DATA_SETS = (
         number=67_349,
         usual_epochs=3,
         source="Socher et al. 2013; its training set in GLUE",
+        evaluation_number=872,
     ),
     DataSet(
         pattern=r"imdb",
@@ -148,6 +158,7 @@ DATA_SETS = (
         number=25_000,
         usual_epochs=3,
         source="Maas et al. 2011; its training set",
+        evaluation_number=25_000,
     ),
     DataSet(
         pattern=r"c4",

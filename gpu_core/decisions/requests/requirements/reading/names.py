@@ -77,6 +77,7 @@ _FAMILIES = (
     r"|resnext|convnext|efficientnet|mobilenet|densenet|inception|vgg|unet|u-net|yolo|detr|sam|clip"
     r"|blip|llava|whisper|wav2vec|hubert|conformer|stable diffusion|stable-diffusion|sdxl|sd|flux"
     r"|pixart|imagen|dit|controlnet|deepseek|bloom|opt|pythia|olmo|yi|command|dbrx|grok|mamba|rwkv"
+    r"|seamless|nllb|m2m100|trocr|layoutlm|segformer|mask2former|timesfm|chronos|cogvideo|kandinsky"
     r"|starcoder|codellama|alphafold|esmfold|esm|dlrm|tacotron|bark|musicgen"
 )
 # Of these words a plain English one counts as a model only with a version or size after it.

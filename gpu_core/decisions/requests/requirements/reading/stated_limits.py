@@ -159,7 +159,8 @@ def _take_time(line: TextLine) -> int | None:
     return seconds
 
 
-_MONEY = r"(?P<number>\d[\d,]{0,11}(?:\.\d+)?)"
+_MONEY = r"(\d[\d,]{0,11}(?:\.\d+)?)(?: ?(k|thousand|m|million)(?!\w))?"
+_SCALES = {"k": 1e3, "t": 1e3, "m": 1e6}
 
 
 def _take_budget(line: TextLine) -> int | None:
@@ -167,12 +168,13 @@ def _take_budget(line: TextLine) -> int | None:
         r"(?:(?:for|under|below|within|at most|less than|max(?:imum)?|(?:on a )?budget(?: of)?) )*"
         rf"(?:(?:usd ?|\$ ?){_MONEY}(?![\d.,]*\w)"
         r"(?! ?(?:k|m|thousand|million|billion|per|an?)(?!\w))(?! ?/)"
-        rf"|{_MONEY.replace('number', 'before')} ?(?:\$|(?:us )?dollars?|usd)"
+        rf"|{_MONEY} ?(?:\$|(?:us )?dollars?|usd)"
         r"(?! ?(?:per|an?|each)(?!\w))(?! ?/))(?: budget)?"
     )
     if match is None:
         return None
-    number = match["number"] or match["before"]
-    budget = micro_usd(float(number.replace(",", "")), "text")
+    number, scale = (match[1], match[2]) if match[1] else (match[3], match[4])
+    usd = float(number.replace(",", "")) * (_SCALES[scale[0]] if scale else 1)
+    budget = micro_usd(usd, "text")
     line.understand(f"a budget of {format_usd(budget)}")
     return budget

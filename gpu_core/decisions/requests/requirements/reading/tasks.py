@@ -24,7 +24,8 @@ TASKS: tuple[tuple[str, str], ...] = (
 # Not `trained` and `fine-tuned`: what has been trained is used.
 TUNING = r"fine-?\s?tun(?:e|ing)|sft|instruct(?:ion)?[- ]tun(?:e|ing)|tuning|tune"
 TRAINING = rf"(?:pre-?)?train(?:ing)?|{TUNING}"
-INFERENCE = r"inference|batch job|predictions?|evaluat(?:e|ion|ing)|benchmark(?:ing)?"
+EVALUATION = r"evaluat(?:e|ion|ing)|benchmark(?:ing)?"
+INFERENCE = rf"inference|batch job|predictions?|{EVALUATION}"
 SERVING = r"serv(?:e|ing)|deploy(?:ing)?|endpoints?|host(?:ing)?|real-?time api|chatbots?"
 FROM_SCRATCH = r"pre-?train(?:ing)?|from scratch"
 

@@ -31,6 +31,7 @@ from gpu_core.decisions.requests.requirements.reading.amounts import (
 from gpu_core.decisions.requests.requirements.reading.names import take_model, unknown_model
 from gpu_core.decisions.requests.requirements.reading.stated_limits import Limits, take_limits
 from gpu_core.decisions.requests.requirements.reading.tasks import (
+    EVALUATION,
     FROM_SCRATCH,
     INFERENCE,
     METHODS,
@@ -138,6 +139,7 @@ def read_text(
         settings,
         line,
         is_amount_known=is_amount_known,
+        is_evaluation=not job.method.is_training and whole.has(EVALUATION),
         is_from_scratch=whole.has(FROM_SCRATCH) or not whole.has(r"fine-?\s?tun\w+"),
     )
     return Reading(

@@ -31,6 +31,7 @@ _SHARDED = r"(?:fsdp2?|fully sharded(?: data parallel)?)"
 _ACCUMULATION = (
     rf"(?:grad(?:ient)?s?[ _-])?accum\w*(?:[ _-]steps?)?{_IS}{NUMBER}(?: steps| batches)?"
 )
+_ACCUMULATION_BEFORE = rf"{NUMBER} (?:grad(?:ient)?s?[ _-])?accum\w*[ _-]steps?"
 _GLOBAL_BATCH = (
     rf"(?:a )?(?:global|effective|total)[ _-]?batch(?:[ _-]?size)?{_IS}{NUMBER}"
     r"(?P<tokens>[ -]tokens)?"
@@ -89,7 +90,7 @@ def take_training_settings(line: TextLine) -> TrainingSettings:
     in_tokens = batch is not None and batch["tokens"] is not None
     if over_all is not None:
         line.understand(f"a batch of {over_all:,.0f}{' tokens' if in_tokens else ''} over all GPUs")
-    accumulated = line.take(_ACCUMULATION)
+    accumulated = line.take(_ACCUMULATION_BEFORE) or line.take(_ACCUMULATION)
     accumulation = None if accumulated is None else _whole(accumulated, most=100_000)
     if accumulation is not None:
         line.understand(f"an update of the weights every {accumulation} batches")

@@ -34,12 +34,14 @@ def amount_of(
     *,
     is_amount_known: bool,
     is_from_scratch: bool,
+    is_evaluation: bool,
 ) -> float:
     """How much work is it, in the unit of the job? What it rests on goes to the notes.
 
     Args:
         is_amount_known: The amount comes from elsewhere; 1 is returned.
         is_from_scratch: A training starts without trained weights.
+        is_evaluation: A data set that is named is the one by which models are compared.
 
     Raises:
         NoEstimate: The text counts only what such a job has no use for.
@@ -48,7 +50,7 @@ def amount_of(
         return 1.0
     number = _counted(job, amounts, settings, line)
     if number is None and amounts.data_set is not None:
-        number = _of_data_set(job, amounts, settings, line)
+        number = _of_data_set(job, amounts, settings, line, is_evaluation=is_evaluation)
     if number is None:
         _refuse_unread(job, amounts)
         return _assumed(job, line, is_from_scratch=is_from_scratch) * _epochs(job, amounts, line)
@@ -127,12 +129,18 @@ def _of_steps(job: Job, number: float, samples: float, line: TextLine) -> float 
 
 
 def _of_data_set(
-    job: Job, amounts: Amounts, settings: TrainingSettings, line: TextLine
+    job: Job,
+    amounts: Amounts,
+    settings: TrainingSettings,
+    line: TextLine,
+    *,
+    is_evaluation: bool,
 ) -> float | None:
     data = amounts.data_set
     if data is None:
         return None
-    number = _converted(job, data.noun, data.number, amounts, settings, line)
+    size = (data.evaluation_number if is_evaluation else None) or data.number
+    number = _converted(job, data.noun, size, amounts, settings, line)
     if number is not None:
         line.understand(f"the size of {data.name} ({data.source})")
     return number

@@ -175,6 +175,20 @@ from gpu_core.decisions.requests.requirements.reading.text import read_text
             id="a release of a model",
         ),
         pytest.param(
+            "evaluate llama-3-8b on gsm8k",
+            "llama-3-8b",
+            "inference",
+            (1_319, "prompts"),
+            id="an evaluation reads the test set",
+        ),
+        pytest.param(
+            "fine-tune llama-3-8b on gsm8k",
+            "llama-3-8b",
+            "lora",
+            (7_473 * 512, "tokens"),
+            id="a training reads the training set",
+        ),
+        pytest.param(
             "classify 10 million high-resolution images",
             "resnet-50",
             "inference",
@@ -272,6 +286,7 @@ def test_lengths_of_prompts_and_answers(text, want_length, want_answer):
         pytest.param(
             "gradient_accumulation_steps=4", {"accumulation": 4}, id="gradient accumulation"
         ),
+        pytest.param("4 gradient accumulation steps", {"accumulation": 4}, id="its number first"),
         pytest.param("global batch 512", {"batch_per_gpu": 1}, id="a batch over all GPUs"),
         pytest.param("r=64", {"lora_rank": 64}, id="r"),
         pytest.param("lora alpha 128", {"lora_rank": 16}, id="alpha is no rank"),
@@ -297,6 +312,12 @@ def test_numbers_without_effect_are_shown():
     assert reading.not_read == ("of 1024x1024 with", "in 3 styles")
 
 
+def test_a_second_number_of_one_noun_is_shown():
+    reading = read_text("summarize 10k PDFs of 30 pages each with llama 70b")
+    assert reading.job.amount == 10_000
+    assert reading.not_read == ("of 30 pages",)
+
+
 def test_it_says_what_it_understood_and_what_it_assumed():
     reading = read_text("Fine-tune a 7B model on 1 million examples")
     assert reading.understood == ("a model with 7B parameters", "1,000,000 samples")
@@ -318,6 +339,16 @@ def test_it_says_what_it_understood_and_what_it_assumed():
         ),
         pytest.param("", "text names no model", id="nothing"),
         pytest.param("of " * 3000, "text is too long (got '9,000 characters')", id="a file"),
+        pytest.param(
+            "evaluate llama-3-8b on gsm8k and mmlu",
+            "text names 2 data sets (got 'GSM8K and MMLU'); allowed: one, or the number of samples",
+            id="two data sets",
+        ),
+        pytest.param(
+            "transcribe 600 hours of speech with seamless-m4t",
+            "text names a model without known figures (got 'seamless-m4t')",
+            id="a model that is not known is not another one",
+        ),
         pytest.param("train a 0B model", "text has a model without parameters", id="size zero"),
         pytest.param(
             "train a 7b in int8",
