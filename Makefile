@@ -40,7 +40,7 @@ DOTS = pid=$$!; while kill -0 $$pid 2>/dev/null; do printf .; sleep 2; done; wai
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help quickstart test test-all test-cluster test-gpu test-integration test-prefect lint docs images chaos bench \
-	bench-anomalies bench-cluster bench-input bench-month bench-policies bench-savings bench-servers bench-spot \
+	bench-anomalies bench-cluster bench-cost bench-input bench-month bench-policies bench-savings bench-servers bench-spot \
 	image-check month lock system-deps dev clean local-cluster local-cluster-down
 
 help: ## Show this list
@@ -98,7 +98,7 @@ chaos: dev ## Disturb everything at random moments, more often than the tests do
 
 # `make bench month` is `make bench-month`.
 BENCHES := $(if $(filter month,$(MAKECMDGOALS)),month,\
-	bench-input bench-policies bench-month bench-spot bench-anomalies bench-savings bench-servers bench-cluster)
+	bench-input bench-policies bench-month bench-spot bench-anomalies bench-savings bench-cost bench-servers bench-cluster)
 
 bench: $(BENCHES) ## Measure everything; results go to bench-results/. "make bench month": only the month
 
@@ -147,6 +147,9 @@ bench-anomalies: dev ## Judge generated cost years, and published cost series (D
 
 bench-savings: dev ## Predict savings in generated histories, apply each proposal, and measure; ARGS="--histories 10" is quicker
 	$(BIN)/python -m benchmarks.savings --out bench-results/savings.json $(ARGS)
+
+bench-cost: dev ## Report a month of 100,000 attempts, in SQLite or with ARGS="--ledger postgresql+psycopg://…" in an empty database
+	$(BIN)/python -m benchmarks.cost_report --out bench-results/cost_report.json $(ARGS)
 
 image-check: dev ## Build the images without a daemon and run them where Kubernetes is strict (Debian, root); takes minutes
 	$(SUDO) env DEBIAN_FRONTEND=noninteractive \

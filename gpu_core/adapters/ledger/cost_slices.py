@@ -1,79 +1,26 @@
 """What was held and at which price, summed by the database: few rows for any number of attempts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from fractions import Fraction
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.ext.compiler import compiles
 
-from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
+from gpu_core.adapters.ledger.paid import PAID, REPRICED, Tariffs
 from gpu_core.adapters.ledger.schema import attempts, runs
+from gpu_core.adapters.ledger.sql_functions import EpochUs, Greater, Lesser
 from gpu_core.decisions.costs.cost_report import (
     COLUMNS_OF_ATTEMPTS,
     COLUMNS_OF_RUNS,
     CostSlice,
     Keys,
 )
-from gpu_core.decisions.costs.time_use import Tariff, uses_of_attempt
-from gpu_core.decisions.costs.usage_cost import Held, Window
+from gpu_core.decisions.costs.time_use import uses_by_price
+from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import EndReason, Provenance
-from gpu_core.decisions.model.prices import Rates
 from gpu_core.decisions.model.units import epoch_us
-
-
-class _EpochUs(sa.sql.functions.GenericFunction[int]):
-    """A moment in whole microseconds since 1970."""
-
-    type = sa.BigInteger()
-    inherit_cache = True
-    name = "epoch_us"
-
-
-@compiles(_EpochUs, "sqlite")
-def _epoch_us_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
-    # `2026-03-04 12:00:00.000000`, as SQLAlchemy keeps it.
-    text = compiler.process(next(iter(element.clauses)), **kw)
-    return (
-        f"(CAST(strftime('%s', substr({text}, 1, 19)) AS INTEGER) * 1000000"
-        f" + CAST(substr({text}, 21, 6) AS INTEGER))"
-    )
-
-
-@compiles(_EpochUs, "postgresql")
-def _epoch_us_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
-    moment = compiler.process(next(iter(element.clauses)), **kw)
-    return f"CAST(EXTRACT(EPOCH FROM {moment}) * 1000000 AS BIGINT)"
-
-
-class _Greater(sa.sql.functions.GenericFunction[int]):
-    """The greater of two numbers."""
-
-    type = sa.BigInteger()
-    inherit_cache = True
-    name = "greater"
-
-
-class _Lesser(sa.sql.functions.GenericFunction[int]):
-    """The lesser of two numbers."""
-
-    type = sa.BigInteger()
-    inherit_cache = True
-    name = "lesser"
-
-
-_SCALAR = {"greater": ("max", "greatest"), "lesser": ("min", "least")}
-
-
-@compiles(_Greater)
-@compiles(_Lesser)
-def _of_two(element: Any, compiler: Any, **kw: Any) -> str:
-    names = _SCALAR[element.name]
-    name = names[0] if compiler.dialect.name == "sqlite" else names[1]
-    return f"{name}({', '.join(compiler.process(each, **kw) for each in element.clauses)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,21 +39,26 @@ class CostQuestion:
 def read_cost_slices(connection: sa.Connection, asked: CostQuestion) -> list[CostSlice]:
     """What did each group hold in the window, by what it paid for and at which price?
 
-    The database sums the time of attempts with one price. Those whose price has changed, and those
-    of an older version, are few or old: they are read one by one.
+    The database sums the time of attempts with one price; that of those whose price has changed is
+    cut here, at each change.
     """
-    tariffs: dict[tuple[Any, ...], Tariff] = {}
-    together = [_summed(row, asked, tariffs) for row in connection.execute(_sums(asked))]
-    return together + _one_by_one(connection, asked)
+    tariffs = Tariffs()
+    return [
+        part
+        for row in connection.execute(_sums(asked))
+        for part in _slices(row, len(asked.keys), tariffs)
+    ]
 
 
 def read_run_counts(connection: sa.Connection, asked: CostQuestion) -> dict[Keys, int]:
     """How many runs has each group, and all of them together under `()`?
 
-    Grouped by run, each group has one: nothing is read then.
+    Grouped by run, each group has one: only all of them are counted then.
     """
-    keyed = ((),) if "run" in asked.keys else (asked.keys, ())
-    return {key: runs for keys in keyed for key, runs in _run_counts(connection, asked, keys)}
+    counts = {} if "run" in asked.keys else dict(_run_counts(connection, asked, asked.keys))
+    if counts and asked.keys and COLUMNS_OF_RUNS.keys() >= set(asked.keys):
+        return counts | {(): sum(counts.values())}  # each run is in one group
+    return counts | dict(_run_counts(connection, asked, ()))
 
 
 def _run_counts(
@@ -122,33 +74,23 @@ def _run_counts(
     return ((tuple(row[:-1]), row[-1]) for row in connection.execute(statement))
 
 
-# What an attempt pays for, and its prices. The quantity is its text: a fraction is made once for
-# each that differs, and not for each row.
-PAID = (
-    sa.type_coerce(attempts.c.gpu_quantity, sa.String).label("gpus"),
-    attempts.c.cpu_milli,
-    attempts.c.memory_mib,
-    attempts.c.price_micro_usd_per_gpu_hour,
-    attempts.c.price_micro_usd_per_cpu_hour,
-    attempts.c.price_micro_usd_per_gib_hour,
-)
-
-
 def _sums(asked: CostQuestion) -> sa.Select[Any]:
-    """The time of each use, as `uses_of_attempt` has it, summed over attempts of one tariff."""
-    turns = _turns(asked)
-    c, names = turns.c, [column.name for column in PAID]
-    by_keys = [c[f"key_{place}"] for place in range(len(asked.keys))]
-    lost = sa.func.lesser(sa.func.greater(c.lost, c.start), c.end)
-    begun = sa.func.lesser(sa.func.greater(c.begun, c.start), lost)
-    working = sa.func.lesser(sa.func.greater(c.working, begun), lost)
-    in_window = [
-        sa.func.lesser(sa.func.greater(turn, c.first), c.last) for turn in (begun, working, lost)
-    ]
+    """The time of each use, as `uses_of_attempt` has it, summed over attempts of one tariff.
+
+    Behind the sums are the moments of an attempt whose price changed.
+    """
+    c = _turns(asked).c
+    lost = Lesser(Greater(c.lost, c.start), c.end)
+    begun = Lesser(Greater(c.begun, c.start), lost)
+    working = Lesser(Greater(c.working, begun), lost)
+    in_window = [Lesser(Greater(turn, c.first), c.last) for turn in (begun, working, lost)]
     pairs = pairwise((c.first, *in_window, c.last))
     uses = [sa.cast(sa.func.sum(later - earlier), sa.BigInteger) for earlier, later in pairs]
-    paid = [c[name] for name in names]
-    return sa.select(*by_keys, *paid, *uses, sa.func.count()).group_by(*by_keys, *paid)
+    moments = (c.start, begun, working, lost, c.end, c.first, c.last)
+    of_keys = [c[f"key_{place}"] for place in range(len(asked.keys))]
+    group = (*of_keys, *(c[column.name] for column in (*PAID, *REPRICED)))
+    together = (*uses, sa.func.count(), *map(sa.func.max, moments))
+    return sa.select(*group, *together).group_by(*group)
 
 
 def _turns(asked: CostQuestion) -> sa.CTE:
@@ -158,11 +100,11 @@ def _turns(asked: CostQuestion) -> sa.CTE:
     """
     from_us, now_us = epoch_us(asked.window.start), epoch_us(asked.now)
     until_us = min(epoch_us(asked.window.end), now_us)
-    a, us = attempts.c, sa.func.epoch_us
+    a, us = attempts.c, EpochUs
     is_over = a.released_at.is_not(None)
     start, begun = us(a.admitted_at), us(a.started_at)
-    end = sa.func.greater(sa.func.coalesce(us(a.released_at), now_us), start)
-    first = sa.func.greater(start, from_us)
+    end = Greater(sa.func.coalesce(us(a.released_at), now_us), start)
+    first = Greater(start, from_us)
     is_lost = sa.and_(is_over, sa.or_(a.end_reason.is_(None), a.end_reason != EndReason.COMPLETED))
     lost = sa.case((is_lost, sa.func.coalesce(us(a.checkpointed_at), start)), else_=end)
     working = sa.case((a.number > 1, sa.func.coalesce(us(a.first_step_at), 0)), else_=0)
@@ -171,76 +113,36 @@ def _turns(asked: CostQuestion) -> sa.CTE:
         sa.select(
             *keys,
             *PAID,
+            *REPRICED,
             start.label("start"),
             end.label("end"),
             first.label("first"),
-            sa.func.greater(first, sa.func.lesser(end, until_us)).label("last"),
+            Greater(first, Lesser(end, until_us)).label("last"),
             lost.label("lost"),
             sa.func.coalesce(begun, sa.case((is_over, start), else_=end)).label("begun"),
             working.label("working"),
         )
         .join_from(runs, attempts)
-        .where(*overlapping(asked), ~is_apart())
+        .where(*overlapping(asked))
         .cte("turns")
         .prefix_with("MATERIALIZED")
     )
 
 
-def is_apart() -> sa.ColumnElement[bool]:
-    """Is it an attempt that has to be costed by itself?"""
-    c = attempts.c
-    is_old_price = sa.and_(c.price_source.is_(None), c.price_micro_usd_per_gpu_hour.is_not(None))
-    return sa.or_(c.gpu_quantity.is_(None), c.later_prices.is_not(None), is_old_price)
-
-
-def _summed(
-    row: sa.Row[Any], asked: CostQuestion, tariffs: dict[tuple[Any, ...], Tariff]
-) -> CostSlice:
-    values, keys = tuple(row), len(asked.keys)
-    paid, uses_us = values[keys:-5], values[-5:-1]
-    if paid not in tariffs:
-        tariffs[paid] = tariff_of(paid)
-    return CostSlice(keys=values[:keys], tariff=tariffs[paid], uses_us=uses_us, attempts=values[-1])
-
-
-def tariff_of(paid: Sequence[Any]) -> Tariff:
-    """What does a microsecond of this use and cost?
-
-    Args:
-        paid: The values of `PAID`.
-    """
-    gpus, cpu_milli, memory_mib, gpu, cpu, gib = paid
-    quantity = Fraction(gpus or 0)
-    return Tariff.of(
-        Held(gpus=quantity, priced_gpus=quantity, cpu_milli=cpu_milli, memory_mib=memory_mib),
-        Rates(
-            gpu_micro_usd_per_hour=gpu,
-            cpu_micro_usd_per_hour=cpu,
-            gib_micro_usd_per_hour=gib,
-            source="",
-        ),
-    )
-
-
-def _one_by_one(connection: sa.Connection, asked: CostQuestion) -> list[CostSlice]:
-    statement = (
-        sa.select(runs, attempts).join_from(runs, attempts).where(*overlapping(asked), is_apart())
-    )
-    found = []
-    for row in read_rows(connection, statement, (runs, attempts), set()):
-        run, attempt = run_of(row), attempt_of(row)
-        keys = tuple(
-            getattr(run, COLUMNS_OF_RUNS[key])
-            if key in COLUMNS_OF_RUNS
-            else getattr(attempt, COLUMNS_OF_ATTEMPTS[key])
-            for key in asked.keys
-        )
-        held = [part for part in uses_of_attempt(attempt, asked.now, asked.window) if any(part[1])]
-        found += [
-            CostSlice(keys=keys, tariff=tariff, uses_us=uses_us, attempts=int(place == 0))
-            for place, (tariff, uses_us) in enumerate(held)
-        ]
-    return found
+def _slices(row: Iterable[Any], keys: int, tariffs: Tariffs) -> Iterator[CostSlice]:
+    values = iter(row)
+    of_keys, paid = tuple(islice(values, keys)), tuple(islice(values, len(PAID)))
+    later_prices, _, queued, restart, useful, lost, count, *turns, first_us, last_us = values
+    if later_prices is None:
+        uses_us = queued, restart, useful, lost
+        yield CostSlice(keys=of_keys, tariff=tariffs.of(paid), uses_us=uses_us, attempts=count)
+        return
+    since_us, of_prices = tariffs.at_each_price(paid, later_prices)
+    parts = zip(of_prices, uses_by_price(turns, first_us, last_us, since_us), strict=True)
+    for tariff, uses_us in parts:
+        if any(uses_us):
+            yield CostSlice(keys=of_keys, tariff=tariff, uses_us=uses_us, attempts=count)
+            count = 0
 
 
 def key_columns(keys: Sequence[str]) -> list[sa.Column[Any]]:

@@ -17,7 +17,7 @@ from gpu_core.decisions.model.attempts import Attempt, Provenance, RunRecord
 _log = logging.getLogger("prefect.gpu.ledger")
 
 # What the readers of columns raise: a word, a moment or a JSON document that is none.
-_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 Row = Mapping[Any, Any]
 """Values by column."""
@@ -37,7 +37,7 @@ def read_rows(
         rows: list[Row] = [row._mapping for row in connection.execute(statement)]
         if attempts not in tables or all(_is_sound(row) for row in rows):
             return rows
-    except _UNREADABLE:
+    except UNREADABLE:
         pass
     raw = [sa.type_coerce(c, sa.types.NullType()).label(f"c{n}") for n, c in enumerate(columns)]
     found = connection.execute(statement.with_only_columns(*raw, maintain_column_froms=True))
@@ -57,7 +57,7 @@ def read_whole_rows(
         rows: list[Row] = [row._mapping for row in connection.execute(statement)]
         if all(_is_whole(row, table) for row in rows):
             return rows
-    except _UNREADABLE:
+    except UNREADABLE:
         pass
     raw = [sa.type_coerce(c, sa.types.NullType()).label(f"c{n}") for n, c in enumerate(table.c)]
     found = connection.execute(statement.with_only_columns(*raw, maintain_column_froms=True))
@@ -119,7 +119,7 @@ def _readable(
     for column, value in raw.items():
         try:
             row[column] = _value(column, value, dialect)
-        except _UNREADABLE:
+        except UNREADABLE:
             row[column] = None
             damaged.append(column)
     return row, damaged

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 
+from gpu_core.adapters.ledger.month_work import WorkQuestion
 from gpu_core.adapters.ledger.store import Ledger
 from gpu_core.decisions.catalog.offerings import Catalog
 from gpu_core.decisions.costs.price_book import PriceBook
@@ -49,10 +50,12 @@ def read_savings(ledger: Ledger, asked: SavingsQuestion) -> MonthSavings:
     first = ledger.first_capacity_at(asked.pool)
     start = end if first is None else min(max(asked.month.start, first), end)
     intervals = [i for i in ledger.capacity(start, end) if asked.pool in (None, i.pool)]
-    records = ledger.usage(start, end, provenance=asked.provenance, pool=asked.pool)
-    book = PriceBook(policy=asked.policy, sheet=asked.sheet, catalog=_catalog(ledger))
     window = Window(start, end)
-    return month_savings(intervals, records, book, window, asked.now, asked.committed_ratio)
+    work = ledger.month_work(
+        WorkQuestion(window=window, pool=asked.pool, provenance=asked.provenance)
+    )
+    book = PriceBook(policy=asked.policy, sheet=asked.sheet, catalog=_catalog(ledger))
+    return month_savings(intervals, work, book, window, asked.now, asked.committed_ratio)
 
 
 def _catalog(ledger: Ledger) -> Catalog:

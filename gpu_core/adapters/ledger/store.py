@@ -37,6 +37,7 @@ from gpu_core.adapters.ledger.gpu_history import add_windows, forget_windows, re
 from gpu_core.adapters.ledger.group_commit import GroupCommit
 from gpu_core.adapters.ledger.held_capacity import read_held
 from gpu_core.adapters.ledger.migrate import upgrade_to_head
+from gpu_core.adapters.ledger.month_work import WorkQuestion, read_month_work, runs_held_in
 from gpu_core.adapters.ledger.outages import is_refusal
 from gpu_core.adapters.ledger.pool_claims import check_claim, claim_pool, read_claim
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
@@ -58,6 +59,7 @@ from gpu_core.decisions.costs.capacity_intervals import CapacityChanges, Capacit
 from gpu_core.decisions.costs.cost_report import BillSum, CostSlice, Keys
 from gpu_core.decisions.costs.idle import CapacityCost, capacity_cost
 from gpu_core.decisions.costs.run_bills import AttemptBill, RunBill
+from gpu_core.decisions.costs.savings.month_savings import MonthWork
 from gpu_core.decisions.costs.unlogged_cost import CostChange, UnloggedCost
 from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
@@ -762,16 +764,10 @@ class Ledger:
             pool: Only the runs of this pool; None: of all.
         """
         start, end = require_aware(start, "start"), require_aware(end, "end")
-        # Two questions of the index over released_at: with `or`, SQLite reads the whole past.
-        before_end = sa.select(attempts.c.flow_run_id).where(attempts.c.admitted_at < end)
-        overlapping = sa.union(
-            before_end.where(attempts.c.released_at > start),
-            before_end.where(attempts.c.released_at.is_(None)),
-        )
         statement = (
             sa.select(runs, attempts)
             .join(attempts, attempts.c.flow_run_id == runs.c.flow_run_id)
-            .where(runs.c.flow_run_id.in_(overlapping))
+            .where(runs_held_in(start, end))
             .order_by(runs.c.submitted_at, runs.c.flow_run_id, attempts.c.number)
         )
         if provenance is not None:
@@ -798,6 +794,11 @@ class Ledger:
             intervals = [i for i in found if asked.pool in (None, i.pool)]
             held = read_held(connection, intervals, asked) if intervals else {}
         return capacity_cost(intervals, held, window, now)
+
+    def month_work(self, asked: WorkQuestion) -> MonthWork:
+        """What ran in a month, as far as savings depend on it?"""
+        with self._reader.begin() as connection:
+            return read_month_work(connection, asked)
 
     def cost_slices_by_day(self, asked: CostQuestion) -> list[list[CostSlice]]:
         """What did each group use and cost on each UTC day that begins in the window?"""

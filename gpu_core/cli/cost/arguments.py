@@ -36,7 +36,7 @@ class LedgerAddress:
         from gpu_core.cli.shared.prefect_settings import load_prefect
 
         load_prefect()
-        from gpu_core.cli.cost.command import ledger_of_pool
+        from gpu_core.cli.cost.pool_ledger import ledger_of_pool
 
         return ledger_of_pool(self.pool)
 

@@ -14,10 +14,8 @@ from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.ledger.store import Ledger
-from gpu_core.adapters.prefect.pool_blocks import read_ledger_url
 from gpu_core.cli.cost.files import write_rows
 from gpu_core.cli.cost.table import Show, report_csv, report_document, report_table
-from gpu_core.cli.shared.prefect_api import ask
 from gpu_core.decisions.costs.charges import Charges, charges_of
 from gpu_core.decisions.costs.cost_report import (
     CostReport,
@@ -180,21 +178,3 @@ def _name_unpriced(charges: Charges) -> None:
             "file; give them one in the policy's rates or prices",
             file=sys.stderr,
         )
-
-
-def ledger_of_pool(pool: str | None) -> str:
-    """The address of the pool's ledger, as the Prefect server knows it.
-
-    Raises:
-        InvalidInput: It knows none, or it cannot be reached.
-        ApiError: It refused or failed.
-    """
-
-    found = ask(lambda client: read_ledger_url(client, pool))
-    if found is None:
-        raise InvalidInput(
-            "ledger",
-            "is not given, and the Prefect server knows none",
-            remedy="name it with --ledger-file, or its pool with --pool",
-        )
-    return found

@@ -41,15 +41,15 @@ def report_table(report: CostReport, limit: int, show: Show = Show.USAGE) -> Tab
     if others:
         labels.append(_label(report.keys, f"{len(others):,} others"))
         rows.append(together(others))
-    ends = [("all runs", _cells(report.total, show))]
+    total = report.total
+    ends = [("all runs", _cells(total, show))]
     if report.idle != NO_USAGE:
-        ends += _idle_ends(report, show)
+        ends += _idle_ends(report, total, show)
     if report.faults != NO_USAGE:
-        ends.append(
-            _end("of idle: faulty GPUs", report.faults, report.faults_micro_usd, report, show)
-        )
+        ends.append(_end("of idle: faulty GPUs", report.faults, report.faults_micro_usd, show))
+    empty = dict.fromkeys(ends[0][1], "")
     cells = [_cells(row, show) for row in rows]
-    every = [*cells, *(row for _, row in ends)]
+    every = [*cells, *(empty | row for _, row in ends)]
     columns = [name for name in every[0] if name not in _OPTIONAL or _is_in_use(name, every)]
     table = Table(title=_title(report), title_justify="left")
     for key in report.keys:
@@ -62,7 +62,7 @@ def report_table(report: CostReport, limit: int, show: Show = Show.USAGE) -> Tab
         table.add_row(*label, *(row[name] for name in columns))
     table.add_section()
     for text, row in ends:
-        table.add_row(*_label(report.keys, text), *(row[name] for name in columns))
+        table.add_row(*_label(report.keys, text), *((empty | row)[name] for name in columns))
     return table
 
 
@@ -70,22 +70,18 @@ def _is_in_use(name: str, rows: Sequence[Mapping[str, str]]) -> bool:
     return any(row[name] not in ("", "0.00", format_usd(0)) for row in rows)
 
 
-def _idle_ends(report: CostReport, show: Show) -> list[tuple[str, dict[str, str]]]:
+def _idle_ends(report: CostReport, total: CostRow, show: Show) -> list[tuple[str, dict[str, str]]]:
     """The line of idle capacity, and what all of it costs."""
-    both = report.total.usage + report.idle
-    whole = report.total.micro_usd + report.idle_micro_usd
+    whole = total.micro_usd + report.idle_micro_usd
     return [
-        _end("idle", report.idle, report.idle_micro_usd, report, show),
-        _end("runs and idle", both, whole, report, show),
+        _end("idle", report.idle, report.idle_micro_usd, show),
+        _end("runs and idle", total.usage + report.idle, whole, show),
     ]
 
 
-def _end(
-    text: str, usage: Usage, micro_usd: int, report: CostReport, show: Show
-) -> tuple[str, dict[str, str]]:
+def _end(text: str, usage: Usage, micro_usd: int, show: Show) -> tuple[str, dict[str, str]]:
     """A line that is no group's."""
-    empty = dict.fromkeys(_cells(report.total, show), "")
-    return text, empty | _hours(usage, show) | {"Cost": _cost(usage, micro_usd)}
+    return text, _hours(usage, show) | {"Cost": _cost(usage, micro_usd)}
 
 
 def _heading(key: str) -> str:

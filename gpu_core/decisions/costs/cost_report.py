@@ -161,7 +161,7 @@ def together(rows: Sequence[CostRow]) -> CostRow:
         runs=sum(row.runs for row in rows),
         attempts=sum(row.attempts for row in rows),
         micro_usd=sum(row.micro_usd for row in rows),
-        parts=tuple(part for row in rows for part in row.parts),
+        parts=_by_tariff(part for row in rows for part in row.parts),
         scale=rows[0].scale if rows else Scale(()),
         idle=sum_usage(row.idle for row in rows),
         idle_micro_usd=sum(row.idle_micro_usd for row in rows),
@@ -169,8 +169,29 @@ def together(rows: Sequence[CostRow]) -> CostRow:
     )
 
 
+def _by_tariff(parts: Iterable[CostSlice]) -> tuple[CostSlice, ...]:
+    """One slice for each tariff: by run there are as many slices as runs."""
+    uses: dict[int, tuple[Tariff, list[int], int]] = {}
+    for part in parts:
+        tariff, sums, attempts = uses.get(id(part.tariff), (part.tariff, [0] * len(USES), 0))
+        for place, held_us in enumerate(part.uses_us):
+            sums[place] += held_us
+        uses[id(tariff)] = tariff, sums, attempts + part.attempts
+    return tuple(
+        CostSlice(keys=(), tariff=tariff, uses_us=_four(sums), attempts=attempts)
+        for tariff, sums, attempts in uses.values()
+    )
+
+
+def _four(sums: Sequence[int]) -> UsesUs:
+    queued, restart, useful, lost = sums
+    return queued, restart, useful, lost
+
+
 def with_bills(report: CostReport, bills: Mapping[Keys, BillSum]) -> CostReport:
     """The report with what providers' bills say of its groups."""
+    if not bills:
+        return report
     rows = (replace(row, bill=bills.get(row.keys)) for row in report.rows)
     return replace(report, rows=tuple(rows))
 

@@ -3,7 +3,7 @@
 Waiting on a node, repeating a start and losing work cost as much as progress does.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -65,15 +65,46 @@ def uses_of_attempt(
     last_us = min(turns[-1], epoch_us(window.end), epoch_us(now))
     first_us = max(turns[0], epoch_us(window.start))
     changes = attempt.price_changes
-    ends_us = [*(epoch_us(change.since) for change in changes[1:]), last_us]
-    for change, end_us in zip(changes, ends_us, strict=True):
-        start = max(first_us, epoch_us(change.since))
-        end = max(start, min(last_us, end_us))
+    since_us = [epoch_us(change.since) for change in changes[1:]]
+    parts = uses_by_price(turns, first_us, last_us, since_us)
+    for change, uses_us in zip(changes, parts, strict=True):
+        yield Tariff.of(held, change.rates), uses_us
+
+
+def uses_by_price(
+    turns_us: Sequence[int], first_us: int, last_us: int, since_us: Sequence[int]
+) -> Iterator[UsesUs]:
+    """What was the time from `first_us` to `last_us` used for, at each price?
+
+    Args:
+        turns_us: When its uses begin and when the last one ends, in microseconds since 1970; they
+            grow.
+        first_us: The first moment that counts.
+        last_us: The end of the time that counts.
+        since_us: When each price after the first begins; they grow.
+    """
+    for start, end in spans_of_prices(first_us, last_us, since_us):
         queued, restart, useful, lost = (
             min(max(later, start), end) - min(max(earlier, start), end)
-            for earlier, later in pairwise(turns)
+            for earlier, later in pairwise(turns_us)
         )
-        yield Tariff.of(held, change.rates), (queued, restart, useful, lost)
+        yield queued, restart, useful, lost
+
+
+def spans_of_prices(
+    first_us: int, last_us: int, since_us: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """From when to when did each price count? Spans may be empty; they cover the time, each once.
+
+    Args:
+        first_us: The first moment that counts.
+        last_us: The end of the time that counts.
+        since_us: When each price after the first begins; they grow.
+    """
+    begins, ends = (first_us, *since_us), (*since_us, last_us)
+    for since, until in zip(begins, ends, strict=True):
+        start = max(first_us, since)
+        yield start, max(start, min(last_us, until))
 
 
 def _turns_us(attempt: Attempt, now: datetime) -> tuple[int, int, int, int, int]:

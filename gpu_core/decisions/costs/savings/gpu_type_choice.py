@@ -11,14 +11,33 @@ from fractions import Fraction
 from statistics import median
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
-from gpu_core.decisions.costs.usage import US_PER_HOUR, Usage, round_half_up, sum_usage
-from gpu_core.decisions.costs.usage_cost import Window, attempt_usage
-from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
+from gpu_core.decisions.costs.time_use import Tariff
+from gpu_core.decisions.costs.usage import US_PER_HOUR, Exact, round_half_up, sum_usage
+from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.model.gpu_summary import GpuSummary
+from gpu_core.decisions.model.units import epoch_us
 
 _FEWEST_RUNS = 3
 """On each of both types: the median of fewer says nothing."""
 
 _MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaidAttempt:
+    """What is asked of an attempt: few values of many, as a month has 100,000 of them."""
+
+    flow_run_id: str
+    deployment: str | None
+    number: int
+    gpu_type: str | None
+    released_us: int | None
+    """When it was over, in microseconds since 1970; None: it is not."""
+    is_completed: bool
+    paid: Sequence[tuple[Tariff, int]]
+    """Its prices, each with the microseconds for which it was paid; empty while it is not over."""
+    memory_mib: int | None
+    """See `most_memory_mib`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,29 +73,24 @@ class _Done:
     memory_mib: int | None
 
 
-def cheaper_types(
-    records: Iterable[tuple[RunRecord, Sequence[Attempt]]], window: Window
-) -> tuple[CheaperType, ...]:
+def cheaper_types(attempts: Iterable[PaidAttempt], window: Window) -> tuple[CheaperType, ...]:
     """On which GPU types would the completed runs of the window have cost less?
 
     Args:
-        records: Runs with an attempt in the window, with all attempts.
+        attempts: All attempts of each run that has one in the window.
         window: Runs count whose last attempt ended in it.
 
     Returns:
         The measured ones by what they save, then those that memory and price speak for.
     """
-    pairs = list(records)
-    used = {
-        attempt.attempt_id: attempt_usage(attempt, attempt.released_at)
-        for _, attempts in pairs
-        for attempt in attempts
-        if attempt.released_at is not None
-    }
-    hourly = _hourly((attempt for _, attempts in pairs for attempt in attempts), used)
+    by_run: dict[str, list[PaidAttempt]] = defaultdict(list)
+    for attempt in attempts:
+        by_run[attempt.flow_run_id].append(attempt)
+    hourly = _hourly(attempt for of_run in by_run.values() for attempt in of_run)
+    span_us = epoch_us(window.start), epoch_us(window.end)
     by_deployment: dict[str, dict[str, list[_Done]]] = defaultdict(lambda: defaultdict(list))
-    for run, attempts in pairs:
-        done = _done(run, attempts, used, window)
+    for of_run in by_run.values():
+        done = _done(of_run, *span_us)
         if done is not None:
             by_deployment[done.deployment][done.gpu_type].append(done)
     found = []
@@ -137,37 +151,35 @@ def _choice(
     )
 
 
-def _done(
-    run: RunRecord, attempts: Sequence[Attempt], used: Mapping[str, Usage], window: Window
-) -> _Done | None:
+def _done(attempts: Sequence[PaidAttempt], start_us: int, end_us: int) -> _Done | None:
     """The run, if it completed in the window on one known GPU type at known prices."""
-    taken = [attempt for attempt in attempts if attempt.has_run]
-    if run.deployment is None or not taken:
+    last = max(attempts, key=lambda attempt: attempt.number)
+    if last.deployment is None or last.gpu_type is None or not last.is_completed:
         return None
-    last = max(taken, key=lambda attempt: attempt.number)
-    types = {attempt.gpu_type for attempt in taken}
-    end = last.released_at
-    if end is None or end not in window or last.end_reason is not EndReason.COMPLETED:
+    if last.released_us is None or not start_us <= last.released_us < end_us:
         return None
-    if len(types) > 1 or last.gpu_type is None:
+    if any(attempt.gpu_type != last.gpu_type for attempt in attempts):
         return None
-    usage = sum_usage(used[attempt.attempt_id] for attempt in taken if attempt.released_at)
-    if usage.is_unpriced or not usage.exact_micro_usd:
-        return None
-    return _Done(run.deployment, last.gpu_type, Fraction(usage.exact_micro_usd), _memory(taken))
-
-
-def _memory(attempts: Iterable[Attempt]) -> int | None:
-    """The most memory of a GPU that was used, in MiB; None: an attempt does not say."""
-    most = 0
-    for attempt in attempts:
-        summaries = attempt.gpu_summaries or ()
-        used = [s.memory_used_max_bytes for s in summaries if not s.is_simulated]
-        known = [each for each in used if each is not None]
-        if not known or len(known) < len(summaries):
+    cost: Exact = 0
+    for tariff, held_us in (part for attempt in attempts for part in attempt.paid if part[1]):
+        if tariff.unit.is_unpriced:
             return None
-        most = max(most, *(-(-each // _MIB) for each in known))
-    return most
+        cost += tariff.unit.exact_micro_usd * held_us
+    if not cost:
+        return None
+    used = [attempt.memory_mib for attempt in attempts]
+    known = [mib for mib in used if mib is not None]
+    memory = max(known) if len(known) == len(used) else None
+    return _Done(last.deployment, last.gpu_type, Fraction(cost), memory)
+
+
+def most_memory_mib(summaries: Sequence[GpuSummary]) -> int | None:
+    """The most memory of a GPU that was used, in MiB, rounded up; None: they do not say."""
+    used = [s.memory_used_max_bytes for s in summaries if not s.is_simulated]
+    known = [each for each in used if each is not None]
+    if not known or len(known) < len(summaries):
+        return None
+    return max(-(-each // _MIB) for each in known)
 
 
 def _memory_mib(gpu_type: str) -> int | None:
@@ -177,13 +189,17 @@ def _memory_mib(gpu_type: str) -> int | None:
     return found.reported_memory_mib or found.memory_gib * 1024
 
 
-def _hourly(attempts: Iterable[Attempt], used: Mapping[str, Usage]) -> Mapping[str, Fraction]:
+def _hourly(attempts: Iterable[PaidAttempt]) -> Mapping[str, Fraction]:
     """What an hour of a GPU of each type cost on average, where all of it has a price."""
-    by_type = defaultdict(list)
+    held: dict[str, dict[Tariff, int]] = defaultdict(lambda: defaultdict(int))
     for attempt in attempts:
-        if attempt.gpu_type is not None and attempt.attempt_id in used:
-            by_type[attempt.gpu_type].append(used[attempt.attempt_id])
-    whole = {gpu_type: sum_usage(parts) for gpu_type, parts in by_type.items()}
+        if attempt.gpu_type is not None:
+            for tariff, held_us in attempt.paid:
+                held[attempt.gpu_type][tariff] += held_us
+    whole = {
+        gpu_type: sum_usage(tariff.usage(held_us) for tariff, held_us in of_type.items())
+        for gpu_type, of_type in held.items()
+    }
     return {
         gpu_type: Fraction(usage.exact_micro_usd) * US_PER_HOUR / Fraction(usage.gpu_us)
         for gpu_type, usage in whole.items()

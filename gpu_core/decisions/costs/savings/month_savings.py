@@ -12,15 +12,27 @@ from fractions import Fraction
 from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
 from gpu_core.decisions.costs.price_book import PriceBook
 from gpu_core.decisions.costs.savings.duration_curve import worth_committing
-from gpu_core.decisions.costs.savings.gpu_type_choice import CheaperType, cheaper_types
+from gpu_core.decisions.costs.savings.gpu_type_choice import (
+    CheaperType,
+    PaidAttempt,
+    cheaper_types,
+)
 from gpu_core.decisions.costs.savings.kind_costs import KindCost, kind_costs
 from gpu_core.decisions.costs.savings.price_steps import MachineKind, duration_us
 from gpu_core.decisions.costs.usage import US_PER_HOUR, round_half_up
 from gpu_core.decisions.costs.usage_cost import Window, lost_usage
-from gpu_core.decisions.model.attempts import Attempt, RunRecord
+from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.cluster import SPOT
 
-Records = Sequence[tuple[RunRecord, Sequence[Attempt]]]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthWork:
+    """What ran in a month, as far as savings depend on it."""
+
+    attempts: Sequence[PaidAttempt] = ()
+    """All attempts of each run that has one in the month."""
+    interrupted: Sequence[Attempt] = ()
+    """The attempts on spot that the provider or the machine ended in the month."""
 
 
 class Cluster(StrEnum):
@@ -111,7 +123,7 @@ class MonthSavings:
 
 def month_savings(
     intervals: Iterable[CapacityInterval],
-    records: Records,
+    work: MonthWork,
     book: PriceBook,
     window: Window,
     now: datetime,
@@ -121,7 +133,7 @@ def month_savings(
 
     Args:
         intervals: Machines with a time in the window.
-        records: Runs with an attempt in the window, with all attempts.
+        work: What ran in the window.
         book: Your rates, the catalog and the policy, whose `scale.max_gpus` is the cap.
         window: The time for which the ledger has machines, at most a month. It is empty where the
             ledger has none: all is unknown then.
@@ -142,13 +154,13 @@ def month_savings(
         micro_usd=None if is_nothing_known else _whole(k.actual for k in known),
         on_demand_micro_usd=None if is_nothing_known else _whole(k.on_demand for k in known),
         best_micro_usd=None if is_nothing_known or best is None else round_half_up(best),
-        spot=None if is_nothing_known else _spot(known, records, window),
+        spot=None if is_nothing_known else _spot(known, work.interrupted),
         clusters=() if is_nothing_known else fixed,
         unknown_clusters=tuple(Cluster) if is_nothing_known else unknown,
         commitments=tuple(
             _commitment(k, duration_us(window)) for k in known if k.on_demand_curve_us
         ),
-        cheaper_types=cheaper_types(records, window),
+        cheaper_types=cheaper_types(work.attempts, window),
         unpriced=unpriced,
     )
 
@@ -185,17 +197,8 @@ def _clusters(
     return tuple(found), tuple(each for each in Cluster if each not in there)
 
 
-def _spot(kinds: Sequence[KindCost], records: Records, window: Window) -> SpotSavings:
+def _spot(kinds: Sequence[KindCost], interrupted: Iterable[Attempt]) -> SpotSavings:
     paid = _whole(kind.actual for kind in kinds)
-    interrupted = [
-        attempt
-        for _, attempts in records
-        for attempt in attempts
-        if attempt.capacity_type == SPOT
-        and attempt.lost_capacity
-        and attempt.released_at is not None
-        and attempt.released_at in window
-    ]
     lost = [_lost_on_demand(attempt, kinds) for attempt in interrupted]
     return SpotSavings(
         gpu_us=sum(kind.spot_us * kind.kind.gpus for kind in kinds),

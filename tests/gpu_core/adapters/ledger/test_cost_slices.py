@@ -16,9 +16,10 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.decisions.costs.cost_report import COST_KEYS, cost_report
 from gpu_core.decisions.costs.time_use import USES, TimeUse, uses_of_attempt
-from gpu_core.decisions.costs.usage import sum_usage
+from gpu_core.decisions.costs.usage import US_PER_HOUR, Usage, sum_usage
 from gpu_core.decisions.costs.usage_cost import Window, attempt_usage
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance
+from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.prices import PriceChange, Rates
 from gpu_core.testing.builders.attempts import NOON, at, make_attempt, make_run
 
@@ -39,9 +40,14 @@ def attempts(draw: st.DrawFn) -> Attempt:
     )
     gpus = draw(st.sampled_from([None, *map(Fraction, ("0", "1/7", "1/3", "1/4", "8"))]))
     count = 1 if gpus is None else -(-gpus.numerator // gpus.denominator)
+    gpu_ids = tuple(str(n) for n in range(count))
+    share = NodeShare(
+        node="node-1", gpu_ids=gpu_ids, share_milli=draw(st.sampled_from([250, 1000]))
+    )
     return make_attempt(
         "replaced",
-        gpu_ids=tuple(str(n) for n in range(count)),
+        gpu_ids=gpu_ids,
+        shares=draw(st.sampled_from([None, (share,)])),
         gpu_quantity=gpus,
         admitted_at=admitted_at,
         released_at=end,
@@ -172,3 +178,35 @@ def test_which_runs_count(tmp_path: Path, fields: dict[str, object], want: int) 
         asked = CostQuestion(window=Window(at(0), at(1)), keys=("run",), now=NOW, **fields)
         slices, runs = ledger.cost_slices(asked)
     assert (len(slices), runs.get((), 0)) == (want, want)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "want_usage"),
+    [
+        pytest.param("gpu_ids", "[", Usage(unpriced_us=US_PER_HOUR), id="which GPUs it held"),
+        pytest.param(
+            "price_micro_usd_per_gpu_hour",
+            "cheap",
+            Usage(gpu_us=2 * US_PER_HOUR, unpriced_gpu_us=2 * US_PER_HOUR),
+            id="its price",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_named_and_the_other_attempts_count(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, column: str, value: str, want_usage: Usage
+) -> None:
+    path = tmp_path / "ledger.db"
+    records = [
+        (make_run(run), (make_attempt(run, gpu_ids=("0", "1"), released_at=at(1)),))
+        for run in ("run-1", "run-2")
+    ]
+    statement = f"UPDATE attempts SET {column} = ? WHERE flow_run_id = 'run-2'"  # noqa: S608 - a name of this test
+    with Ledger.open(f"sqlite:///{path}") as ledger:
+        ledger.import_records(records)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(statement, (value,))
+        asked = CostQuestion(window=Window(at(0), at(1)), keys=("run",), now=NOW)
+        slices, _ = ledger.cost_slices(asked)
+    found = {part.keys: part.tariff.usage(part.held_us) for part in slices}
+    assert found == {("run-1",): attempt_usage(records[0][1][0], NOW), ("run-2",): want_usage}
+    assert f"cannot be read: {value}" in caplog.text

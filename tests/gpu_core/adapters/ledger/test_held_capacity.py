@@ -8,12 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger import Ledger, held_capacity
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.decisions.costs.capacity_intervals import CapacityChanges, CapacityInterval
+from gpu_core.decisions.costs.usage import NO_USAGE, Usage
 from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt, Provenance
 from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.model.prices import PriceChange, Rates
 from gpu_core.testing.builders.attempts import NOON, at, make_attempt, make_run
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval, write
 from tests.gpu_core.adapters.ledger.test_cost_slices import NOW, attempts, moments
@@ -47,7 +49,8 @@ def placed(draw: st.DrawFn) -> Attempt:
     """Any attempt on one machine, or a gang on two."""
     one = replace(draw(attempts()), node=draw(nodes))
     if draw(st.booleans()):
-        return one
+        own = tuple(replace(share, node=one.node) for share in one.shares or ())
+        return replace(one, shares=own or None)
     shares = tuple(NodeShare(node=n, gpu_ids=("0",)) for n in ("node-1", "node-2"))
     return replace(one, node="node-1", shares=shares[: draw(st.integers(1, 2))])
 
@@ -119,6 +122,32 @@ def test_a_machine_that_is_only_planned_with_is_idle(
     ledger.import_records([(make_run("run-1"), (attempt,))])
     asked = CostQuestion(window=Window(at(0), at(1)), keys=(), now=NOW)
     assert (ledger.capacity_cost(asked).idle.gpu_hours < 8) is want_counts
+
+
+def test_an_attempt_on_several_nodes_is_compared_with_the_machines_of_its_nodes_only(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A month has 100,000 attempts and thousands of machines: not each with each."""
+    write(ledger, *(make_interval(f"i-{n}", node=f"n-{n}", until=at(1)) for n in range(9)))
+    gang = tuple(NodeShare(node=node, gpu_ids=("0",)) for node in ("n-1", "n-2"))
+    one_node = {"node": "n-1", "released_at": at(1)}
+    later = (PriceChange(since=at(0.5), rates=Rates(gpu_micro_usd_per_hour=5, source="c")),)
+    ledger.import_records(
+        [
+            (make_run("gang"), (make_attempt("gang", shares=gang, released_at=at(1)),)),
+            (make_run("old"), (make_attempt("old", **one_node),)),
+            (make_run("repriced"), (make_attempt("repriced", later_prices=later, **one_node),)),
+        ]
+    )
+    compared = []
+
+    def held_on(attempt: Attempt, node: str, *rest: object) -> Usage:
+        compared.append((attempt.flow_run_id, node))
+        return NO_USAGE
+
+    monkeypatch.setattr(held_capacity, "held_on", held_on)
+    ledger.capacity_cost(CostQuestion(window=Window(at(0), at(1)), keys=(), now=NOW))
+    assert sorted(compared) == [("gang", "n-1"), ("gang", "n-2")]
 
 
 def test_damaged_shares_do_not_fail_a_report(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
+from tests.gpu_core.decisions.costs.savings.work import paid_attempts
 
 DAY = Window(at(0), at(24))
 Record = tuple[RunRecord, tuple[Attempt, ...]]
@@ -38,7 +39,7 @@ def runs(
 
 def test_runs_on_both_types_are_compared_by_their_median() -> None:
     """An hour of an A100 costs $4, and two hours of an A10G $2: four runs save $8."""
-    (found,) = cheaper_types([*runs("a100-80gb", 1, 4), *runs("a10g", 2, 3)], DAY)
+    (found,) = cheaper_types(paid_attempts([*runs("a100-80gb", 1, 4), *runs("a10g", 2, 3)]), DAY)
     assert (found.gpu_type, found.cheaper, found.runs) == ("a100-80gb", "a10g", 4)
     assert (found.is_measured, found.micro_usd, found.pays_below) == (True, 8_000_000, 4.0)
 
@@ -61,13 +62,13 @@ def test_runs_on_both_types_are_compared_by_their_median() -> None:
     ],
 )
 def test_what_says_nothing_is_no_finding(records: list[Record]) -> None:
-    assert cheaper_types(records, DAY) == ()
+    assert cheaper_types(paid_attempts(records), DAY) == ()
 
 
 def test_a_type_that_was_not_tried_is_named_by_its_memory_and_price() -> None:
     """The runs used 20 GiB of an A100: an A10G holds them, a T4 does not."""
     others = [*runs("a10g", 1, 1, deployment="b/gpu"), *runs("t4", 1, 1, deployment="c/gpu")]
-    found = cheaper_types([*runs("a100-80gb", 1, 2, gib=20), *others], DAY)
+    found = cheaper_types(paid_attempts([*runs("a100-80gb", 1, 2, gib=20), *others]), DAY)
     (choice,) = [each for each in found if each.deployment == "train/gpu"]
     assert (choice.cheaper, choice.is_measured, choice.micro_usd) == ("a10g", False, None)
     assert choice.pays_below == 4.0

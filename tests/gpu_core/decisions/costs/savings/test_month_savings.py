@@ -16,7 +16,6 @@ from gpu_core.decisions.costs.savings.month_savings import (
     Cluster,
     FixedCluster,
     MonthSavings,
-    Records,
     month_savings,
 )
 from gpu_core.decisions.costs.usage_cost import Window
@@ -24,6 +23,7 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_policy
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval
+from tests.gpu_core.decisions.costs.savings.work import Records, month_work
 
 DAY = Window(at(0), at(24))
 LATER = at(48)
@@ -53,7 +53,7 @@ def savings(
 ) -> MonthSavings:
     """Of this day."""
     book = PriceBook(policy=make_policy(**({"prices": {}} | policy)))
-    return month_savings(machines, records, book, DAY, LATER, committed_ratio)
+    return month_savings(machines, month_work(records, DAY), book, DAY, LATER, committed_ratio)
 
 
 def by_name(found: MonthSavings) -> dict[Cluster, FixedCluster]:

@@ -1,0 +1,136 @@
+"""What ran in a month, as far as savings depend on it: few columns of many rows."""
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from gpu_core.adapters.ledger.paid import PAID, REPRICED, Tariffs
+from gpu_core.adapters.ledger.rows import UNREADABLE, attempt_of, read_rows
+from gpu_core.adapters.ledger.schema import attempts, runs
+from gpu_core.adapters.ledger.sql_functions import EpochUs
+from gpu_core.decisions.costs.savings.gpu_type_choice import PaidAttempt, most_memory_mib
+from gpu_core.decisions.costs.savings.month_savings import MonthWork
+from gpu_core.decisions.costs.time_use import Tariff, spans_of_prices
+from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.model.attempts import EndReason, Provenance
+from gpu_core.decisions.model.cluster import SPOT
+
+_log = logging.getLogger("prefect.gpu.ledger")
+_c = attempts.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkQuestion:
+    """Which runs count: those with an attempt in the window."""
+
+    window: Window
+    pool: str | None = None
+    """None: all."""
+    provenance: Provenance | None = Provenance.MEASURED
+    """None: all."""
+
+
+def read_month_work(connection: sa.Connection, asked: WorkQuestion) -> MonthWork:
+    """What ran in this month, and what was interrupted on spot?"""
+    interrupted = (
+        sa.select(attempts)
+        .join_from(runs, attempts)
+        .where(
+            *_wanted(asked),
+            _c.capacity_type == SPOT,
+            _c.end_reason == EndReason.INTERRUPTED,
+            _c.released_at >= asked.window.start,
+            _c.released_at < asked.window.end,
+        )
+    )
+    found = map(attempt_of, read_rows(connection, interrupted, (attempts,), set()))
+    return MonthWork(
+        attempts=tuple(_paid_attempts(connection, asked)),
+        interrupted=tuple(attempt for attempt in found if attempt.lost_capacity),
+    )
+
+
+def runs_held_in(start: datetime, end: datetime) -> sa.ColumnElement[bool]:
+    """Has the run an attempt that held GPUs at any time in [start, end)?"""
+    # Two questions of the index over released_at: with `or`, SQLite reads the whole past.
+    before_end = sa.select(_c.flow_run_id).where(_c.admitted_at < end)
+    overlapping = sa.union(
+        before_end.where(_c.released_at > start),
+        before_end.where(_c.released_at.is_(None)),
+    )
+    return runs.c.flow_run_id.in_(overlapping)
+
+
+def _wanted(asked: WorkQuestion) -> list[sa.ColumnElement[bool]]:
+    wanted = [runs_held_in(asked.window.start, asked.window.end)]
+    if asked.pool is not None:
+        wanted.append(runs.c.pool == asked.pool)
+    if asked.provenance is not None:
+        wanted.append(runs.c.provenance == asked.provenance)
+    return wanted
+
+
+def _paid_attempts(connection: sa.Connection, asked: WorkQuestion) -> Iterator[PaidAttempt]:
+    statement = (
+        sa.select(
+            _c.flow_run_id,
+            runs.c.deployment,
+            _c.number,
+            _c.gpu_type,
+            sa.type_coerce(_c.end_reason, sa.String),
+            EpochUs(_c.admitted_at),
+            EpochUs(_c.released_at),
+            sa.cast(_c.gpu_summaries, sa.String),
+            REPRICED[0],
+            *PAID,
+        )
+        .join_from(runs, attempts)
+        .where(
+            *_wanted(asked),
+            sa.or_(_c.end_reason.is_(None), _c.end_reason != EndReason.POSTPONED),
+        )
+    )
+    tariffs = Tariffs()
+    for row in connection.execute(statement):
+        run, deployment, number, gpu_type, end_reason, admitted_us, released_us, *rest = row
+        summaries, later_prices, *paid = rest
+        yield PaidAttempt(
+            flow_run_id=run,
+            deployment=deployment,
+            number=number,
+            gpu_type=gpu_type,
+            released_us=released_us,
+            is_completed=end_reason == EndReason.COMPLETED,
+            paid=_paid(tariffs, tuple(paid), later_prices, admitted_us, released_us),
+            memory_mib=None if summaries is None else _memory_mib(run, summaries),
+        )
+
+
+def _paid(
+    tariffs: Tariffs,
+    paid: tuple[Any, ...],
+    later_prices: str | None,
+    admitted_us: int | None,
+    released_us: int | None,
+) -> list[tuple[Tariff, int]]:
+    if admitted_us is None or released_us is None:
+        return []
+    if later_prices is None:
+        return [(tariffs.of(paid), max(0, released_us - admitted_us))]
+    since_us, of_prices = tariffs.at_each_price(paid, later_prices)
+    spans = spans_of_prices(admitted_us, released_us, since_us)
+    return [(tariff, end - start) for tariff, (start, end) in zip(of_prices, spans, strict=True)]
+
+
+def _memory_mib(flow_run_id: str, text: str) -> int | None:
+    try:
+        summaries = _c.gpu_summaries.type.process_result_value(json.loads(text), None)  # type: ignore[attr-defined]  # a decorator of ours
+    except UNREADABLE:
+        _log.error("The ledger has a summary of %s that cannot be read", flow_run_id)
+        return None
+    return most_memory_mib(summaries or ())
