@@ -39,7 +39,8 @@ class PlacementOrder(Protocol):
 class NodeOrder:
     """Nodes in the order of a strategy that depends on free resources only.
 
-    `changed` must follow each change of a node; other nodes are not read again.
+    `changed` must follow each change of a node; other nodes are not read again. A node is read when
+    it is asked for next: a pool that is loaded changes each node many times before.
 
     Args:
         strategy: Which node comes first.
@@ -60,6 +61,7 @@ class NodeOrder:
         if any(node_info.node.cpu_milli is not None for node_info in node_infos):
             kept.append(self._cpu)
         self._kept = kept if self._ranked is None else [*kept, self._ranked]
+        self._unread: dict[int, NodeInfo] = {}
 
     def set_workload_mix(self, mix: Mapping[Shape, float]) -> None:
         """The mix makes no difference here."""
@@ -70,8 +72,7 @@ class NodeOrder:
 
     def changed(self, node: int, node_info: NodeInfo) -> None:
         """Reads the free resources of a node again."""
-        for index in self._kept:
-            index.update(node, node_info)
+        self._unread[node] = node_info
 
     def candidates(self, shape: Shape, among: int) -> Iterator[tuple[float, int]]:
         """The nodes that may fit, best first, ties by position.
@@ -85,6 +86,7 @@ class NodeOrder:
         Yields:
             The rank, less is better, and the node.
         """
+        self._refresh()
         if shape.cpu_milli:
             among &= self._cpu.buckets.at_least(shape.cpu_milli // _CPU_STEP_MILLI)
         if self._ranked is not None:
@@ -92,6 +94,12 @@ class NodeOrder:
         if shape.is_whole or not shape.gpu_count:
             return self._free.buckets.from_bucket(shape.gpu_count, among)
         return self._tightest(shape, among)
+
+    def _refresh(self) -> None:
+        for node, node_info in self._unread.items():
+            for index in self._kept:
+                index.update(node, node_info)
+        self._unread.clear()
 
     def _may_fit(self, shape: Shape) -> int:
         if shape.is_whole or not shape.gpu_count:

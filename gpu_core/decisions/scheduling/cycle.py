@@ -158,8 +158,11 @@ class Cycle:
             is_wanted = group.shape.gpu_count > 0 and not group.is_held
             return is_wanted and group.priority >= priority and self._is_entitled(group)
 
-        ahead = [ranked for ranked in heap if is_ahead(ranked[1])]
-        heap[:] = [ranked for ranked in heap if not is_ahead(ranked[1])]
+        ahead: list[_Ranked] = []
+        others: list[_Ranked] = []
+        for ranked in heap:
+            (ahead if is_ahead(ranked[1]) else others).append(ranked)
+        heap[:] = others
         heapify(ahead)
         self._passed = key
         while ahead:

@@ -158,7 +158,7 @@ class NodeCandidates:
         self._index = index
         self._scope = scope
         self._borrowing = index.borrowing(scope)
-        self._initially_borrowing = self._borrowing
+        self._initially_borrowing = self._borrowing_read = self._borrowing
         if scope.any_team:
             holdings = index.candidates.holdings
         elif scope.priority is not None:
@@ -173,13 +173,24 @@ class NodeCandidates:
         }
         """Nodes with a candidate when the scope was first used. Of a scope with both parts: by
         priority only."""
-        self._names_all = scope.priority is None or not scope.reclaims
+        self.names_all = scope.priority is None or not scope.reclaims
+        """No other node has a candidate in this cycle."""
+        self._known: dict[str, tuple[_NodeHoldings, Set[Account], CandidateSet | None]] = {}
+        """The last answer for a node, and what it was about."""
 
     def on(self, node: str) -> "CandidateSet | None":
         """Which candidates does the node have now? None: none."""
-        if self._names_all and node not in self.nodes:
+        if self.names_all and node not in self.nodes:
             return None
         on_node, borrowing = self._index.on(node), self._borrowing_now()
+        known = self._known.get(node)
+        if known is not None and known[0] is on_node and known[1] is borrowing:
+            return known[2]
+        found = self._among(on_node, borrowing)
+        self._known[node] = on_node, borrowing, found
+        return found
+
+    def _among(self, on_node: "_NodeHoldings", borrowing: Set[Account]) -> "CandidateSet | None":
         if self._scope.priority is None:
             is_included = tuple([holding.account in borrowing for holding in on_node.free])
         else:
@@ -195,10 +206,11 @@ class NodeCandidates:
 
     def _borrowing_now(self) -> Set[Account]:
         borrowing = self._index.borrowing(self._scope)
-        if self._scope.priority is None and borrowing is not self._initially_borrowing:
+        if self._scope.priority is None and borrowing is not self._borrowing_read:
+            self._borrowing_read = borrowing
             # A team that starts to borrow in this cycle does so for a workload further ahead.
-            return self._initially_borrowing & borrowing
-        return borrowing
+            self._borrowing = self._initially_borrowing & borrowing
+        return borrowing if self._scope.priority is not None else self._borrowing
 
 
 class _NodeHoldings:

@@ -73,12 +73,13 @@ class VictimPools:
 
     def _helpers(self, quota: QuotaCheck) -> list[PreemptionCandidate]:
         """The candidates that could free quota, wherever they run."""
+        counts, borrowing = quota.counts(), self._index.borrowing(self._scope)
         return [
             self._index.candidates[holding.workload_id]
             for holding in self._index.candidates.holdings
             if holding.protected_until_s <= self._index.now_s
-            and quota.counts(holding)
-            and self._index.may_preempt(self._scope, holding)
+            and self._scope.includes(holding, borrowing)
+            and counts(holding)
         ]
 
     def _filled(

@@ -62,12 +62,19 @@ class QuotaCheck:
 
         return open_flavors
 
-    def counts(self, holding: Holding) -> bool:
-        """Does it use quota of a bucket that the preemptor could use?"""
-        if holding.flavor is None or not self._entitlements.has_quotas:
-            return False
+    def counts(self) -> Callable[[Holding], bool]:
+        """Which holdings use quota of a bucket that the preemptor could use?"""
+        if not self._entitlements.has_quotas:
+            return lambda _holding: False
         wanted = self._entitlements.buckets(self._entitlements.wanted(self._shape))
-        return not wanted.isdisjoint(self._entitlements.buckets([holding.flavor]))
+
+        @cache
+        def is_wanted(flavor: Flavor | None) -> bool:
+            return flavor is not None and not wanted.isdisjoint(
+                self._entitlements.buckets([flavor])
+            )
+
+        return lambda holding: is_wanted(holding.flavor)
 
     def are_legal(self, victims: Iterable[Holding]) -> bool:
         """May all of these be preempted, in some order?
@@ -201,15 +208,29 @@ def _open_groups(
 ) -> Callable[[int], frozenset[int]]:
     open_flavors = quota.open_flavors_of_sets(holdings)
 
-    @cache
     def open_groups(victims: int) -> frozenset[int]:
         flavors = open_flavors(victims)
         return frozenset(n for n, group in enumerate(groups) if group.flavor in flavors)
 
-    at_most = open_groups(everything)
-    if open_groups(0) == at_most:
+    at_least, at_most = open_groups(0), open_groups(everything)
+    if at_least == at_most:
         return lambda _victims: at_most
-    return open_groups
+    # More victims never close a group: what lies between two sets with the same groups has them.
+    enough, not_enough = [everything], [0]
+
+    def between(victims: int) -> frozenset[int]:
+        if any(known & ~victims == 0 for known in enough):
+            return at_most
+        if any(victims & ~known == 0 for known in not_enough):
+            return at_least
+        found = open_groups(victims)
+        if found == at_most:
+            enough[:] = [victims, *(known for known in enough if victims & ~known)]
+        elif found == at_least:
+            not_enough[:] = [victims, *(known for known in not_enough if known & ~victims)]
+        return found
+
+    return between
 
 
 def bits_of_victims(

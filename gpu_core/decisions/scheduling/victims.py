@@ -1,6 +1,6 @@
 """Chooses victims node by node: the sets that lose the least work on each."""
 
-from collections.abc import Callable, Collection, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from functools import partial, reduce
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -107,7 +107,7 @@ class Victims:
             return None
         covers = self._covers.get((scope, shape))
         if covers is None:
-            covers = self._covers[scope, shape] = self._new_covers(shape, groups, node_candidates)
+            covers = self._covers[scope, shape] = self._new_covers(shape, node_candidates)
         while True:
             covers.refresh(self._index.changed)
             choices = []
@@ -127,13 +127,17 @@ class Victims:
             # A team has stopped borrowing since: the result for these nodes is outdated.
             self._index.invalidate(nodes)
 
-    def _new_covers(
-        self, shape: Shape, groups: Sequence[Group], node_candidates: NodeCandidates
-    ) -> "_Covers":
-        # A single node without a victim in scope does not help.
-        worth = node_candidates.nodes if shape.nodes == 1 else None
+    def _new_covers(self, shape: Shape, node_candidates: NodeCandidates) -> "_Covers":
+        if shape.nodes == 1:
+            # A single node without a victim in scope does not help.
+            worth: Set[str] | None = node_candidates.nodes
+        elif node_candidates.names_all:
+            worth = node_candidates.nodes | set(self._after_draining.with_room(shape))
+        else:
+            worth = None
         cover = partial(self._cover, shape, node_candidates, counts_only_gpus(shape))
-        return _Covers(groups, cover, worth, len(self._index.changed))
+        group_of = self._after_draining.group_numbers(shape)
+        return _Covers(group_of, cover, worth, len(self._index.changed))
 
     def _cover(
         self, shape: Shape, node_candidates: NodeCandidates, are_counted: bool, node: str
@@ -207,7 +211,7 @@ class _Covers:
     """The loss of freeing each node for one shape, the cheapest first.
 
     Args:
-        groups: The nodes of each group.
+        group_of: The number of each node's group.
         cover: The loss on a node; None: the shape cannot fit there.
         worth: The nodes to read first; None: all.
         read: The number of node changes before this.
@@ -215,14 +219,14 @@ class _Covers:
 
     def __init__(
         self,
-        groups: Sequence[Group],
+        group_of: Mapping[str, int],
         cover: Callable[[str], Loss | None],
         worth: Set[str] | None,
         read: int,
     ) -> None:
-        self._group_of = {node: n for n, group in enumerate(groups) for node in group.nodes}
+        self._group_of = group_of
         self._cover = cover
-        self._heaps: list[list[tuple[Loss, str]]] = [[] for _ in groups]
+        self._heaps: dict[int, list[tuple[Loss, str]]] = {}
         self._current: dict[str, Loss | None] = {}
         self._unread = self._group_of.keys() if worth is None else worth
         self._read = read
@@ -234,13 +238,13 @@ class _Covers:
         for node in unread & self._group_of.keys():
             loss = self._current[node] = self._cover(node)
             if loss is not None:
-                heappush(self._heaps[self._group_of[node]], (loss, node))
+                heappush(self._heaps.setdefault(self._group_of[node], []), (loss, node))
 
     def cheapest(
         self, group: int, count: int, is_open: Callable[[str], bool]
     ) -> list[tuple[Loss, str]]:
         """The `count` cheapest nodes of the group, or none."""
-        heap = self._heaps[group]
+        heap = self._heaps.get(group, [])
         taken: list[tuple[Loss, str]] = []
         seen: list[tuple[Loss, str]] = []
         while heap and len(taken) < count:

@@ -6,14 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_core.decisions.model.bit_set import numbers_in
+from gpu_core.decisions.model.units import epoch_s
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.scheduling.allocations import holding_of
 from gpu_core.decisions.scheduling.nodes_without import NodesWithout
 from gpu_core.decisions.scheduling.ordering import WorkloadOrder
 from gpu_core.decisions.scheduling.planner import Planner
-from gpu_core.decisions.scheduling.preemption_candidates import PreemptionScope
-from gpu_core.decisions.scheduling.victim_problem import QuotaCheck
+from gpu_core.decisions.scheduling.preemption_candidates import PreemptionIndex, PreemptionScope
+from gpu_core.decisions.scheduling.preemption_cost import Candidates
+from gpu_core.decisions.scheduling.victim_problem import QuotaCheck, victim_problem
+from gpu_core.testing.builders.workloads import NOW
 from tests.gpu_core.decisions.scheduling.scenarios import scenario
+from tests.gpu_core.decisions.scheduling.victim_oracle import contest
 from tests.support.examples import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -75,3 +79,29 @@ def test_quota_without_a_set_of_holdings_does_not_depend_on_what_was_asked_befor
         victims = rng.getrandbits(len(holdings)) if holdings else 0
         chosen = [holdings[number] for number in numbers_in(victims)]
         assert open_flavors(victims) == quota.open_flavors(chosen)
+
+
+@many
+@given(SEEDS)
+def test_the_groups_that_quota_opens_are_the_same_in_any_order_of_questions(seed):
+    """Some answers follow from others: without more workloads no group is closed that was open."""
+    pool, rng = contest(seed), random.Random(seed)
+    planner = Planner(pool.policy, pool.snapshot.nodes)
+    for allocation in pool.snapshot.allocations:
+        planner.allocate(allocation)
+    view = planner._state.after_draining
+    [wanted] = pool.snapshot.pending
+    scope = PreemptionScope(priority=wanted.priority, team=wanted.team)
+    quota = QuotaCheck(view.entitlements, wanted.team, wanted.shape, scope)
+    found = Candidates(planner._state.holdings, pool.policy, epoch_s(NOW))
+    candidates = [found[workload_id] for workload_id in sorted(found)]
+    groups = view.cluster.groups(wanted.shape)
+    index = PreemptionIndex(
+        found, planner._state.holdings, view.cluster, view.entitlements, epoch_s(NOW)
+    )
+    problem = victim_problem(wanted.shape, groups, (), candidates, index, quota)
+    for _ in range(16):
+        victims = rng.getrandbits(len(candidates)) if candidates else 0
+        flavors = quota.open_flavors(candidates[i].holding for i in numbers_in(victims))
+        want = {number for number, group in enumerate(groups) if group.flavor in flavors}
+        assert problem.open_groups(victims) == want
