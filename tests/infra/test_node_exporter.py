@@ -3,10 +3,16 @@
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 
+import anyio
 import httpx
 import pytest
 
+from gpu_core.decisions.kubernetes.nodes.held_gpus import held_on
+from gpu_core.decisions.policy.telemetry import TelemetryPolicy
+from gpu_core.worker.kubernetes.cluster.gpu_health import GpuHealthWatch
+from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
 from tests.support.nvml_driver import build_driver, driver_environment, gpu_lines
 from tests.support.prefect_stack import wait_for
 from tests.support.prometheus import run_prometheus
@@ -33,7 +39,16 @@ def node(tmp_path):
     def start(lines):
         machine.write_text("\n".join(lines) + "\n")
         process = subprocess.Popen(
-            [sys.executable, "-m", "gpu_core.cli", "gpus", "export", "--port=0", "--interval=0.1"],
+            [
+                sys.executable,
+                "-m",
+                "gpu_core.cli",
+                "gpus",
+                "export",
+                "--port=0",
+                "--interval=0.1",
+                "--node=n1",
+            ],
             env=driver_environment(driver, machine),
             stdout=subprocess.PIPE,
             stderr=log,
@@ -56,7 +71,8 @@ def test_a_real_prometheus_has_the_gpus_of_a_node_under_the_recorded_names(node,
     wait_for(lambda: "GPU-b" in httpx.get(url).text, "the exporter has sampled")
     text = httpx.get(url).text
     labels = (
-        'container="",gpu="GPU-a",gpu_type="h100-80gb",index="0",namespace="",parent_gpu="",pod=""'
+        'container="",gpu="GPU-a",gpu_type="h100-80gb",index="0",namespace="",node="n1",'
+        'parent_gpu="",pod=""'
     )
     assert f"prefect_gpu_device_utilization_ratio{{{labels}}} 0.93" in text
     assert f"prefect_gpu_device_power_watts{{{labels}}} 512.5" in text
@@ -78,7 +94,7 @@ def test_a_real_prometheus_has_the_gpus_of_a_node_under_the_recorded_names(node,
 def test_errors_and_a_lost_gpu_are_exported(node):
     url = node(gpu_lines("GPU-a"))
     wait_for(lambda: "GPU-a" in httpx.get(url).text, "the exporter has sampled")
-    errors = 'prefect_gpu_device_xid_errors_total{gpu="GPU-a",xid="79"} 1.0'
+    errors = 'prefect_gpu_device_xid_errors_total{gpu="GPU-a",node="n1",xid="79"} 1.0'
     lines = [*gpu_lines("GPU-a"), "xid GPU-a 79"]
     node.machine.write_text("\n".join(lines) + "\n")
     wait_for(lambda: errors in httpx.get(url).text, "the error is counted")
@@ -100,3 +116,64 @@ def test_without_a_driver_it_answers_and_says_so_once(node, tmp_path):
     assert "prefect_gpu_device_utilization_ratio{" not in httpx.get(url).text
     assert node.log.read_text().count("\n") == 1
     assert "the NVIDIA driver is not loaded" in node.log.read_text()
+
+
+class Cluster:
+    """A node with two GPUs."""
+
+    def __init__(self, name="n1"):
+        self.nodes = {name: {"metadata": {"name": name, "uid": "u1", "annotations": {}}}}
+
+    async def patch(self, path, body):
+        node = self.nodes[path.rsplit("/", 1)[1]]
+        node["metadata"]["annotations"] |= body["metadata"]["annotations"]
+
+    def watch(self, url):
+        found = GpuHealthWatch(
+            self,
+            lambda: self.nodes,
+            lambda: dict.fromkeys(self.nodes, 2),
+            lambda: True,
+            MissingRights(),
+            lambda: None,
+            answer_s=60.0,
+        )
+        found.set_policy(TelemetryPolicy(prometheus_url=url))
+        return found
+
+    @property
+    def held(self):
+        return {
+            gpu: each.reason for node in self.nodes.values() for gpu, each in held_on(node).items()
+        }
+
+
+def test_what_a_real_prometheus_knows_holds_the_gpus_of_our_nodes_that_are_not_well(node, tmp_path):
+    """Another cluster's worker asks the same Prometheus, and its nodes have other names."""
+    url = node([*gpu_lines("GPU-a"), *gpu_lines("GPU-b")])
+    wait_for(lambda: "GPU-b" in httpx.get(url).text, "the exporter has sampled")
+    job = {
+        "job_name": "node",
+        "honor_labels": True,
+        "static_configs": [{"targets": [url.split("/")[2]]}],
+    }
+    with run_prometheus(tmp_path, [job]) as prometheus:
+        seen = 'count_over_time(prefect_gpu_device_temperature_celsius{gpu="GPU-b"}[1m]) > 3'
+        wait_for(lambda: prometheus.result(seen), "there are scrapes")
+        ours, other = Cluster(), Cluster("n2")
+        watches = [ours.watch(prometheus.url), other.watch(prometheus.url)]
+
+        def held():
+            for watch in watches:
+                anyio.run(watch.ask, datetime.now(UTC))
+            return ours.held
+
+        assert held() == {}
+        hot = gpu_lines("GPU-b", temperature=90)
+        node.machine.write_text("\n".join([*gpu_lines("GPU-a"), "xid GPU-a 79", *hot]) + "\n")
+        wait_for(lambda: len(held()) == 2, "both are held")
+        assert ours.held == {
+            "GPU-a": "XID 79 (the GPU has fallen off the bus) (node n1)",
+            "GPU-b": "90 °C, from 85 °C on it is too hot (node n1)",
+        }
+        assert other.held == {}

@@ -37,12 +37,33 @@ async def query_range(url: str, asked: RangeQuery, timeout_s: float) -> tuple[Se
         "end": str(asked.end.timestamp()),
         "step": str(asked.step_s),
     }
+    return await _ask(url, "query_range", form, timeout_s)
+
+
+async def query_samples(
+    url: str, query: str, now: datetime, timeout_s: float
+) -> tuple[Series, ...]:
+    """The samples of a query for a span before now, each with the moment of its scrape.
+
+    Args:
+        url: Of the Prometheus, without a slash at the end.
+        query: A selector with its span, such as `up[2m]`.
+        now: Aware.
+        timeout_s: For each step of the answer.
+
+    Raises:
+        PrometheusError: There is no answer, or none of a Prometheus.
+    """
+    return await _ask(url, "query", {"query": query, "time": str(now.timestamp())}, timeout_s)
+
+
+async def _ask(url: str, path: str, form: dict[str, str], timeout_s: float) -> tuple[Series, ...]:
     # Loading the system's certificates takes longer than the answer.
     is_encrypted = url.startswith("https:")
     try:
         async with (
             httpx.AsyncClient(timeout=timeout_s, verify=is_encrypted) as client,
-            client.stream("POST", f"{url}/api/v1/query_range", data=form) as answer,
+            client.stream("POST", f"{url}/api/v1/{path}", data=form) as answer,
         ):
             body = bytearray()
             async for part in answer.aiter_bytes():

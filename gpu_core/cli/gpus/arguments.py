@@ -76,6 +76,14 @@ def export(
             "/var/lib/kubelet/pod-resources/kubelet.sock.",
         ),
     ] = None,
+    node: Annotated[
+        str,
+        Parameter(
+            show_default=False,
+            help="The node's name in its cluster, for the label `node`: by it a worker finds the "
+            "GPUs of its nodes.",
+        ),
+    ] = "",
 ) -> int:
     """Export metrics of this node's GPUs for Prometheus.
 
@@ -92,4 +100,4 @@ def export(
         raise InvalidInput(
             "--interval", "is too short or too long", got=interval, allowed="0.1 to 60 seconds"
         )
-    return export_node(address, port, interval, pod_resources)
+    return export_node(address, port, interval, pod_resources, node)

@@ -49,6 +49,7 @@ class NodeExporter:
 
     Args:
         interval_s: Between two samples.
+        node: The node's name in its cluster; empty: unknown.
         pods: The containers on GPUs; None: they cannot be known here.
         sampler: Asks NVML.
         discover: The GPUs of this machine.
@@ -59,13 +60,14 @@ class NodeExporter:
         interval_s: float,
         pods: Callable[[], tuple[GpuPod, ...]] | None = None,
         sampler: Sampler | None = None,
+        node: str = "",
         discover: Callable[[], tuple[DiscoveredGpu, ...]] = lambda: discover_gpus({}),
     ) -> None:
         self._interval_s = interval_s
         self._pods = pods
         self._sampler = sampler or GpuSampler()
         self._discover = discover
-        self._facts = NodeFacts()
+        self._facts = NodeFacts(node=node)
         self._xids: Counter[tuple[str, int]] = Counter()
         self._complaints: dict[str, str] = {}
         self._pause_s = _FIRST_PAUSE_S
@@ -129,7 +131,9 @@ def _facts_of(gpus: tuple[DiscoveredGpu, ...]) -> dict[str, GpuFacts]:
     }
 
 
-def export(address: str, port: int, interval_s: float, pod_resources: Path | None) -> int:
+def export(
+    address: str, port: int, interval_s: float, pod_resources: Path | None, node: str = ""
+) -> int:
     """Sample and answer scrapes until SIGTERM or SIGINT.
 
     Raises:
@@ -137,7 +141,7 @@ def export(address: str, port: int, interval_s: float, pod_resources: Path | Non
     """
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     pods = None if pod_resources is None else lambda: read_gpu_pods(pod_resources)
-    exporter, stop = NodeExporter(interval_s, pods), threading.Event()
+    exporter, stop = NodeExporter(interval_s, pods, node=node), threading.Event()
     server = MetricsServer(exporter.families, address, port)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())

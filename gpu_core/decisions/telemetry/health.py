@@ -6,7 +6,7 @@ whether the GPU answers) counts after several samples in a row.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from gpu_core.decisions.telemetry.error_counter import SURE_READINGS, ErrorCounter
@@ -25,6 +25,12 @@ HOT_SAMPLES = 10
 
 SURE_SAMPLES = SURE_READINGS
 """Samples in a row for what cannot change by itself: errors, rows of memory, no answer."""
+
+HOT_FOR = timedelta(seconds=30)
+"""`SURE_SAMPLES` in a row over this time are as good as `HOT_SAMPLES`: scrapes are seldom."""
+
+LONGEST_GAP = timedelta(seconds=150)
+"""Samples that are further apart are not in a row: two scrapes of a minute are missing."""
 
 
 class Verdict(StrEnum):
@@ -77,6 +83,10 @@ class GpuHealth:
     """The worst so far; None: it is healthy."""
     in_a_row: Mapping[str, int] = field(default_factory=dict)
     """How many samples in a row had each of the conditions."""
+    since: Mapping[str, datetime] = field(default_factory=dict)
+    """The first of these samples, by condition."""
+    sampled_at: datetime | None = None
+    """The last sample."""
     ecc_uncorrected: ErrorCounter = field(default_factory=ErrorCounter)
 
     @property
@@ -88,13 +98,27 @@ class GpuHealth:
         """What is known after one more sample. A finding stays: only a person takes it back."""
         errors = self.ecc_uncorrected.with_reading(sample.ecc_uncorrected)
         seen = _conditions(sample)
-        counts = {name: self.in_a_row.get(name, 0) + 1 for name in seen}
-        sure = [finding for name, finding in seen.items() if counts[name] >= _needed(name)]
+        is_in_a_row = self.sampled_at is None or sample.at - self.sampled_at <= LONGEST_GAP
+        before = self.in_a_row if is_in_a_row else {}
+        counts = {name: before.get(name, 0) + 1 for name in seen}
+        since = {name: self.since[name] if name in before else sample.at for name in seen}
+        sure = [
+            finding
+            for name, finding in seen.items()
+            if _is_sure(name, counts[name], sample.at - since[name])
+        ]
         worst = self.finding
         for finding in (*_of_xids(sample), *_of_errors(sample, errors.new_errors), *sure):
             if worst is None or _SEVERITY[finding.verdict] > _SEVERITY[worst.verdict]:
                 worst = finding
-        return replace(self, finding=worst, in_a_row=counts, ecc_uncorrected=errors)
+        return replace(
+            self,
+            finding=worst,
+            in_a_row=counts,
+            since=since,
+            sampled_at=sample.at,
+            ecc_uncorrected=errors,
+        )
 
 
 def hot_from_c(sample: GpuSample) -> float:
@@ -105,8 +129,12 @@ def hot_from_c(sample: GpuSample) -> float:
     return min(HOT_C, slowdown_c)
 
 
-def _needed(condition: str) -> int:
-    return HOT_SAMPLES if condition in ("hot", "sensor") else SURE_SAMPLES
+def _is_sure(condition: str, in_a_row: int, lasted: timedelta) -> bool:
+    """Do so many samples in a row, over this time, show the condition?"""
+    if in_a_row < SURE_SAMPLES:
+        return False
+    is_peak = in_a_row < HOT_SAMPLES and lasted < HOT_FOR
+    return condition not in ("hot", "sensor") or not is_peak
 
 
 def _of_xids(sample: GpuSample) -> list[Finding]:

@@ -38,7 +38,7 @@ class Quantity:
     """One thing that is measured of a GPU."""
 
     field: str
-    """Of a `GpuSample`."""
+    """Of a `GpuSample`, or a property of one."""
     metric: str
     """What we export it as; a counter without the suffix `_total`."""
     help: str
@@ -123,6 +123,13 @@ QUANTITIES = (
         field="slowdown_temperature_c",
         metric="prefect_gpu_device_slowdown_temperature_celsius",
         help="From this temperature on the device holds down its clocks.",
+        dcgm=(Source("DCGM_FI_DEV_SLOWDOWN_TEMP"),),
+    ),
+    Quantity(
+        field="shutdown_temperature_c",
+        metric="prefect_gpu_device_shutdown_temperature_celsius",
+        help="From this temperature on the device turns itself off.",
+        dcgm=(Source("DCGM_FI_DEV_SHUTDOWN_TEMP"),),
     ),
     Quantity(
         field="power_w",
@@ -197,7 +204,31 @@ QUANTITIES = (
         nvidia_smi=(Source("nvidia_smi_ecc_errors_uncorrected_volatile_total"),),
         opentelemetry="hw.errors",
     ),
+    Quantity(
+        field="rows_pending",
+        metric="prefect_gpu_device_remapped_rows_pending",
+        help="1: a row of memory waits for a reset to be replaced.",
+        dcgm=(Source("DCGM_FI_DEV_ROW_REMAP_PENDING"),),
+    ),
+    Quantity(
+        field="rows_failed",
+        metric="prefect_gpu_device_remapped_rows_failed",
+        help="1: no spare row of memory was left.",
+        dcgm=(Source("DCGM_FI_DEV_ROW_REMAP_FAILURE"),),
+    ),
 )
+
+LOST = Quantity(
+    field="is_lost",
+    metric="prefect_gpu_device_lost",
+    help="1: the GPU does not answer.",
+)
+"""No other exporter has it: dcgm-exporter ends the series of such a GPU."""
+
+XIDS = "prefect_gpu_device_xid_errors_total"
+"""Our counter of XID errors, by the label `xid`."""
+LAST_XID = "DCGM_FI_DEV_XID_ERRORS"
+"""The code of the last XID error that DCGM has seen; 0: it has seen none."""
 
 MEMORY_REST = (
     Source("DCGM_FI_DEV_FB_FREE", _MIB),
@@ -221,7 +252,7 @@ class Reading(NamedTuple):
 
 def _readings() -> dict[str, Reading]:
     found: dict[str, Reading] = {}
-    for quantity in QUANTITIES:
+    for quantity in (*QUANTITIES, LOST):
         found[quantity.exported_name] = Reading(Exporter.OURS, quantity, 1.0, 0)
         dcgm = [*quantity.dcgm_base, *quantity.dcgm]
         # The names in base units have more digits. What replaces a missing one comes last.

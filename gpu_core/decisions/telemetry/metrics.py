@@ -13,7 +13,7 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.telemetry.health import Verdict
 from gpu_core.decisions.telemetry.idle_state import IdleState
-from gpu_core.decisions.telemetry.metric_names import QUANTITIES
+from gpu_core.decisions.telemetry.metric_names import LOST, QUANTITIES
 from gpu_core.decisions.telemetry.samples import GpuSample
 
 MOST_VALUES = 50
@@ -258,8 +258,8 @@ def device_metrics(
             {(*labels(s), r.value): 1.0 for s in samples for r in s.throttle_reasons or ()},
         ),
         _gauge(
-            "prefect_gpu_device_lost",
-            "1: the GPU does not answer.",
+            LOST.metric,
+            LOST.help,
             names,
             {labels(sample): float(sample.is_lost) for sample in samples},
         ),

@@ -8,7 +8,10 @@ from typing import NamedTuple
 from gpu_core.decisions.telemetry.metrics import Labels, MetricFamily, device_metrics
 from gpu_core.decisions.telemetry.samples import GpuSample
 
-LABELS: Labels = ("gpu", "parent_gpu", "index", "gpu_type", "namespace", "pod", "container")
+LABELS: Labels = (
+    *("gpu", "parent_gpu", "index", "gpu_type"),
+    *("namespace", "pod", "container", "node"),
+)
 """Of every metric of a GPU. An empty value is that of a label that is not there."""
 
 # A driver that hangs leaves its last samples: after a minute they say nothing about now.
@@ -37,6 +40,8 @@ class GpuPod(NamedTuple):
 class NodeFacts:
     """What a node exporter knows when it is scraped."""
 
+    node: str = ""
+    """The node's name in its cluster; empty: it is in none, or its name is unknown."""
     samples: tuple[GpuSample, ...] = ()
     """The last of each GPU and MIG instance."""
     sampled_at: datetime | None = None
@@ -65,6 +70,7 @@ def node_metrics(facts: NodeFacts, now: datetime) -> list[MetricFamily]:
             *(sample.gpu_id, sample.parent_gpu_id or ""),
             *(("", "") if gpu is None else (str(gpu.index), gpu.gpu_type)),
             *place,
+            facts.node,
         )
 
     held: dict[Labels, float] = {}
@@ -84,8 +90,11 @@ def node_metrics(facts: NodeFacts, now: datetime) -> list[MetricFamily]:
             name="prefect_gpu_device_xid_errors",
             kind="counter",
             help="XID errors of the driver since the exporter started.",
-            labels=("gpu", "xid"),
-            samples={(gpu, str(code)): float(count) for (gpu, code), count in facts.xids.items()},
+            labels=("gpu", "xid", "node"),
+            samples={
+                (gpu, str(code), facts.node): float(count)
+                for (gpu, code), count in facts.xids.items()
+            },
         ),
         MetricFamily(
             name="prefect_gpu_device_sampled_timestamp_seconds",

@@ -22,15 +22,15 @@ class ThrottleReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemappedRows:
-    """Rows of memory that were replaced by spare ones after errors."""
+    """Rows of memory that were replaced by spare ones after errors. None: unknown."""
 
-    corrected: int
+    corrected: int | None = None
     """After corrected errors."""
-    uncorrected: int
+    uncorrected: int | None = None
     """After uncorrected errors."""
-    is_pending: bool
+    is_pending: bool | None = None
     """A row is to be replaced by the next reset of the GPU."""
-    has_failed: bool
+    has_failed: bool | None = None
     """No spare row was left: the GPU is to be replaced."""
 
 
@@ -77,6 +77,16 @@ class GpuSample:
     """Codes of the driver's XID errors since the sample before, oldest first."""
     process_ids: tuple[int, ...] | None = None
     """Processes with a compute context, by the numbers that the driver knows."""
+
+    @property
+    def rows_pending(self) -> bool | None:
+        """Does a row of memory wait for a reset to be replaced? None: unknown."""
+        return None if self.remapped_rows is None else self.remapped_rows.is_pending
+
+    @property
+    def rows_failed(self) -> bool | None:
+        """Was no spare row of memory left? None: unknown."""
+        return None if self.remapped_rows is None else self.remapped_rows.has_failed
 
 
 # Sentinels. NVML's "not available" is all bits set, in 32 or 64 of them. DCGM's blanks of 64-bit

@@ -12,6 +12,7 @@ from typing import Any
 from gpu_core.decisions.telemetry.metric_names import READINGS, Exporter, Reading
 from gpu_core.decisions.telemetry.samples import (
     GpuSample,
+    RemappedRows,
     count_of,
     known,
     scaled,
@@ -35,6 +36,8 @@ class DeviceReading:
     """A sample, and what else the labels say. None: they do not say it."""
 
     sample: GpuSample
+    exporters: frozenset[Exporter] = frozenset()
+    """Who exports something of it."""
     node: str | None = None
     namespace: str | None = None
     pod: str | None = None
@@ -61,8 +64,10 @@ class _Device:
     places: dict[str, str] = field(default_factory=dict)
     values: dict[str, tuple[int, Any]] = field(default_factory=dict)
     memory_rest: dict[str, float] = field(default_factory=dict)
+    exporters: set[Exporter] = field(default_factory=set)
 
     def take(self, reading: Reading, name: str, value: float) -> None:
+        self.exporters.add(reading.exporter)
         if reading.quantity is None:
             rest = scaled(value, reading.factor)
             if rest is not None:
@@ -81,10 +86,13 @@ class _Device:
         if total is None and used is not None and free is not None:
             reserved = self.memory_rest.get("DCGM_FI_DEV_FB_RESERVED", 0.0)
             values["memory_total_bytes"] = int(used + free + reserved)
+        pending, failed = values.pop("rows_pending", None), values.pop("rows_failed", None)
+        if pending is not None or failed is not None:
+            values["remapped_rows"] = RemappedRows(is_pending=pending, has_failed=failed)
         sample = GpuSample(
             gpu_id=self.gpu_id, at=self.at, parent_gpu_id=self.parent_gpu_id, **values
         )
-        return DeviceReading(sample=sample, **self.places)
+        return DeviceReading(sample=sample, exporters=frozenset(self.exporters), **self.places)
 
 
 def readings_of(series: Iterable[Series]) -> tuple[DeviceReading, ...]:
@@ -155,6 +163,11 @@ def _ratio(value: float | None) -> float | None:
     return None if value is None or value > 1 else value
 
 
+def _flag(value: float | None) -> bool | None:
+    """0 or 1; a count of rows is no flag, and 1 or more of them is one."""
+    return None if value is None else value >= 1
+
+
 def _watts(value: float | None) -> float | None:
     return None if value is None else watts_of_milliwatts(1e3 * value)
 
@@ -167,6 +180,10 @@ _CHECKS: Mapping[str, Callable[[float | None], float | None]] = {
     "memory_total_bytes": count_of,
     "temperature_c": temperature_c,
     "slowdown_temperature_c": temperature_c,
+    "shutdown_temperature_c": temperature_c,
+    "rows_pending": _flag,
+    "rows_failed": _flag,
+    "is_lost": _flag,
     "power_w": _watts,
     "power_limit_w": _watts,
     "ecc_corrected": count_of,

@@ -65,6 +65,7 @@ from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_e
 from gpu_core.worker.kubernetes.cluster.event_recorder import EventRecorder
 from gpu_core.worker.kubernetes.cluster.events import PodEvents
 from gpu_core.worker.kubernetes.cluster.fence import SilentNodes, fenced_nodes
+from gpu_core.worker.kubernetes.cluster.gpu_health import GpuHealthWatch
 from gpu_core.worker.kubernetes.cluster.node_inventory import NodeInventory
 from gpu_core.worker.kubernetes.cluster.node_pools import NodePools
 from gpu_core.worker.kubernetes.cluster.node_preparation import NodePreparation
@@ -180,6 +181,9 @@ class KubernetesInfrastructure:
         self._bindings = Bindings(self._view, self._offers)
         self._node_pools = NodePools(api)
         self._rights = MissingRights()
+        self._gpu_health = GpuHealthWatch(
+            api, lambda: self._view.nodes, self._offers.gpu_counts, may_act, self._rights, wake
+        )
         self._priority_classes = PriorityClasses(api, self._rights)
         self._references = RunReferences(client, template, namespace)
         self._sizes = PodSizes(self._references, self._view.custom_jobs, self._offers, template)
@@ -216,6 +220,8 @@ class KubernetesInfrastructure:
         tasks.start_soon(self._recorder.run)
         self._pod_use.set_policy(policy)
         tasks.start_soon(self._pod_use.run)
+        self._gpu_health.set_policy(policy.telemetry)
+        tasks.start_soon(self._gpu_health.run)
         await self._view.start(tasks)
 
     @property
@@ -265,6 +271,7 @@ class KubernetesInfrastructure:
         self._log_failure()
         self._policy, self._telemetry = policy.kubernetes, policy.telemetry
         self._pod_use.set_policy(policy)
+        self._gpu_health.set_policy(policy.telemetry)
         if not self._view.is_behind_on_nodes:  # they may have spoken since
             self._fenced = fenced_nodes(self._view, policy.kubernetes, datetime.now(UTC))
         await self._priority_classes.refresh(policy)
@@ -275,9 +282,10 @@ class KubernetesInfrastructure:
         )
         real = [node for node in offered if not node.is_planned]
         await self._node_preparation.reconcile(real, busy, policy.kubernetes)
-        return self._node_preparation.without_untested(
+        tested = self._node_preparation.without_untested(
             offered, policy.kubernetes, datetime.now(UTC)
         )
+        return self._gpu_health.without_held(tested)
 
     def binding(
         self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
@@ -399,6 +407,8 @@ class KubernetesInfrastructure:
         if lost := self._lost_before_it_was_bound(running):
             why = f"Node {lost} is gone, and its pod had not been bound."
             return TerminationRequest(reason=EndReason.INTERRUPTED, message=why)
+        if ill := self._gpu_health.trouble(running, self._view.pods_of(attempt_id), now):
+            return ill
         if self._is_operated(running):
             return custom_trouble_of(
                 self._view.custom_jobs.of(attempt_id),

@@ -36,6 +36,7 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.decisions.requests.run_environment import inherited_environment
 from gpu_core.decisions.requests.run_variables import env_of_process
+from gpu_core.decisions.telemetry.held_gpus import HeldGpu, text_of
 from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.decisions.telemetry.metrics import WorkerFacts
 from gpu_core.decisions.telemetry.planning import measurements_of, utilization_by_workload
@@ -51,8 +52,8 @@ from gpu_core.worker.infrastructure import (
 from gpu_core.worker.operations.outage_errors import OUTAGE_ERRNOS
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.process.gpus.devices import local_nodes, visible_devices
-from gpu_core.worker.process.gpus.health_watch import HealthWatch, text_of
-from gpu_core.worker.process.gpus.held import HeldGpu, HeldGpus
+from gpu_core.worker.process.gpus.health_watch import HealthWatch
+from gpu_core.worker.process.gpus.held import HeldGpus
 from gpu_core.worker.process.gpus.occupied import OccupiedGpus
 from gpu_core.worker.process.processes import LocalProcesses
 from gpu_core.worker.process.stack_dumps import dump_stacks

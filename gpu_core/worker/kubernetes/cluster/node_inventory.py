@@ -99,6 +99,11 @@ class NodeInventory:
         self._nodes = {node.name: node for node in found}
         return found
 
+    def gpu_counts(self) -> dict[str, int]:
+        """How many GPUs does each node have, as of the last cycle?"""
+        machines = ((name, facts.node.machine) for name, facts in self._facts.items())
+        return {name: machine.gpus for name, machine in machines if machine and machine.gpus}
+
     @property
     def shares_per_gpu(self) -> frozenset[int] | None:
         """By how many are GPUs shared on the nodes? None: they are not known yet."""

@@ -12,7 +12,7 @@ from gpu_core.adapters.nvml import GpuDiscoveryError, GpuSampler
 from gpu_core.decisions.telemetry.health import Finding, GpuHealth, Verdict
 from gpu_core.decisions.telemetry.history import GpuWindow, MinuteHistory
 from gpu_core.decisions.telemetry.samples import GpuSample
-from gpu_core.worker.process.gpus.held import HeldGpu, HeldGpus
+from gpu_core.worker.process.gpus.held import HeldGpus
 
 _log = logging.getLogger("prefect.gpu.devices")
 
@@ -167,8 +167,3 @@ class HealthWatch:
         self._is_failing, self.samples = True, ()
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, _LONGEST_PAUSE_S)
         return pause_s
-
-
-def text_of(gpus: Collection[HeldGpu]) -> str:
-    """Why an attempt on these held GPUs must move, for its page."""
-    return "; ".join(f"{gpu.gpu_id} has failed: {gpu.reason}" for gpu in gpus) + "."

@@ -2,15 +2,13 @@
 
 import json
 import logging
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import asdict
 from pathlib import Path
 
 from gpu_core.adapters.files.atomic_file import make_folder, replace_file
 from gpu_core.adapters.files.plain_file import read_plain_file
-from gpu_core.decisions.model.units import require_aware
 from gpu_core.decisions.telemetry.health import Finding, Verdict
+from gpu_core.decisions.telemetry.held_gpus import HeldGpu, held_gpu_of
 from gpu_core.decisions.telemetry.xids import RULES_VERSION
 
 _log = logging.getLogger("prefect.gpu.devices")
@@ -20,22 +18,6 @@ _LARGEST_BYTES = 64 * 1024
 
 # The message for a GPU whose file cannot be read: it stays held, as was decided.
 _UNREADABLE = "its file cannot be understood"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldGpu:
-    """A GPU that is held, and why."""
-
-    gpu_id: str
-    verdict: Verdict
-    reason: str
-    remedy: str
-    found_at: datetime | None
-
-    @property
-    def text(self) -> str:
-        """For people: what is wrong and what helps."""
-        return f"{self.gpu_id} is held: {self.reason}; {self.remedy}"
 
 
 class HeldGpus:
@@ -93,7 +75,7 @@ class HeldGpus:
 def _read(path: Path) -> HeldGpu | None:
     try:
         record = json.loads(read_plain_file(path, _LARGEST_BYTES))
-        return _held(path.stem, record)
+        return held_gpu_of(path.stem, record)
     except FileNotFoundError:
         return None  # freed at this moment
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
@@ -104,13 +86,3 @@ def _read(path: Path) -> HeldGpu | None:
             remedy="look at the GPU, and free it",
             found_at=None,
         )
-
-
-def _held(gpu_id: str, record: Mapping[str, str]) -> HeldGpu:
-    return HeldGpu(
-        gpu_id=gpu_id,
-        verdict=Verdict(record["verdict"]),
-        reason=str(record["reason"]),
-        remedy=str(record["remedy"]),
-        found_at=require_aware(datetime.fromisoformat(record["found_at"]), "found_at"),
-    )

@@ -12,7 +12,10 @@ from gpu_core.decisions.telemetry.metric_names import MEMORY_REST, QUANTITIES
 UNITS = {"MHz": 1e6, "mJ": 1e-3, "%": 0.01, "MiB": 2.0**20, "C": 1.0, "W": 1.0}
 
 # Fields that the lists do not name, of DCGM's own list of fields.
-UNLISTED = {"DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_ENFORCED_POWER_LIMIT"}
+UNLISTED = {
+    *("DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "DCGM_FI_DEV_SLOWDOWN_TEMP"),
+    *("DCGM_FI_DEV_SHUTDOWN_TEMP", "DCGM_FI_DEV_ROW_REMAP_PENDING"),
+}
 
 
 def fields(path):

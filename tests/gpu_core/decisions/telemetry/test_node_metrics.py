@@ -23,7 +23,13 @@ SAMPLES = (
 
 
 def found(name, *pods, now=NOW, **facts):
-    known = {"samples": SAMPLES, "sampled_at": NOW, "gpus": GPUS, "pods": pods} | facts
+    known = {
+        "samples": SAMPLES,
+        "sampled_at": NOW,
+        "gpus": GPUS,
+        "pods": pods,
+        "node": "n1",
+    } | facts
     families = node_metrics(NodeFacts(**known), now)
     (family,) = [family for family in families if family.name == name]
     return {
@@ -49,6 +55,7 @@ def test_a_gpu_has_its_index_its_type_and_the_pod_on_it():
         "namespace": "vision",
         "pod": "train-0",
         "container": "main",
+        "node": "n1",
         "value": 0.5,
     }
 
@@ -102,6 +109,6 @@ def test_what_is_over_a_minute_old_is_not_exported(age_s, want):
 
 
 def test_errors_are_counted_by_their_code():
-    families = node_metrics(NodeFacts(xids={("GPU-a", 31): 2}), NOW)
+    families = node_metrics(NodeFacts(xids={("GPU-a", 31): 2}, node="n1"), NOW)
     (errors,) = [f for f in families if f.name == "prefect_gpu_device_xid_errors"]
-    assert errors.samples == {("GPU-a", "31"): 2.0}
+    assert errors.samples == {("GPU-a", "31", "n1"): 2.0}

@@ -1,0 +1,81 @@
+"""GPUs of nodes that no run may use: an annotation of their node has them, over all restarts."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from gpu_core.decisions.kubernetes.manifests.names import PREFIX
+from gpu_core.decisions.kubernetes.manifests.node_preparation import node_test
+from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.telemetry.health import Verdict
+from gpu_core.decisions.telemetry.held_gpus import HeldGpu, held_gpu_of
+from gpu_core.decisions.telemetry.xids import RULES_VERSION
+
+HELD_ANNOTATION = f"{PREFIX}/held-gpus"
+"""On a node: its GPUs that are held. Who takes it away frees them."""
+
+# What cannot be understood stays held, as was decided.
+_UNREADABLE = HeldGpu(
+    gpu_id="a GPU",
+    verdict=Verdict.DRAIN,
+    reason=f"the annotation {HELD_ANNOTATION} cannot be understood",
+    remedy="look at the GPUs of the node",
+    found_at=None,
+)
+
+
+def held_on(node: Mapping[str, Any]) -> dict[str, HeldGpu]:
+    """Which GPUs of this node are held? By UUID; none of another machine with its name."""
+    metadata = node["metadata"]
+    text = (metadata.get("annotations") or {}).get(HELD_ANNOTATION)
+    if not text:
+        return {}
+    try:
+        noted = json.loads(text)
+        if noted["node"] != metadata.get("uid"):
+            return {}
+        gpus = {gpu_id: held_gpu_of(gpu_id, each) for gpu_id, each in noted["gpus"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidInput):
+        return {_UNREADABLE.gpu_id: _UNREADABLE}
+    test = node_test(node)
+    if test is None or not test.is_passed:
+        return gpus
+    return {i: g for i, g in gpus.items() if g.found_at is None or g.found_at >= test.at}
+
+
+def held_annotation(node: Mapping[str, Any], gpus: Iterable[HeldGpu]) -> str:
+    """The value of the annotation that holds these GPUs."""
+    return json.dumps(
+        {
+            "node": node["metadata"].get("uid"),
+            "rules": RULES_VERSION,
+            "gpus": {
+                gpu.gpu_id: {
+                    "verdict": gpu.verdict.value,
+                    "reason": gpu.reason,
+                    "remedy": gpu.remedy,
+                    "found_at": gpu.found_at.isoformat(),
+                }
+                for gpu in gpus
+                if gpu.found_at is not None
+            },
+        }
+    )
+
+
+def without_held(node: Node, held: int) -> Node:
+    """The node with so many of its GPUs held.
+
+    It is unknown which GPU the device plugin gives to a pod, so the node gets no more runs while
+    the plugin may give it one that is held: until it has withdrawn as many itself.
+    """
+    machine = node.machine
+    if not held or node.is_planned or (machine is not None and machine.faulty_gpus >= held):
+        return node
+    return replace(
+        node,
+        unhealthy_gpu_ids=frozenset(node.gpu_ids),
+        machine=None if machine is None else replace(machine, faulty_gpus=min(machine.gpus, held)),
+    )

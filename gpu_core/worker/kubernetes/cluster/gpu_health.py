@@ -1,0 +1,243 @@
+"""Judges the GPUs of a cluster by the Prometheus of the policy, and holds those not well."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+import anyio
+
+from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
+from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.adapters.prometheus.queries import PrometheusError, query_samples
+from gpu_core.decisions.kubernetes.nodes.held_gpus import (
+    HELD_ANNOTATION,
+    held_annotation,
+    held_on,
+    without_held,
+)
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
+from gpu_core.decisions.policy.telemetry import TelemetryPolicy
+from gpu_core.decisions.telemetry.cluster_health import ClusterHealth, health_queries
+from gpu_core.decisions.telemetry.health import Finding
+from gpu_core.decisions.telemetry.held_gpus import HeldGpu, text_of
+from gpu_core.decisions.telemetry.series import Series
+from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.infrastructure import TerminationRequest
+from gpu_core.worker.kubernetes.cluster.cluster_cache import has_ended
+from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
+
+_log = logging.getLogger("prefect.gpu.devices")
+
+# What is hot moves within a minute of a scrape every 15 s.
+_EVERY_S = 10.0
+_ANSWER_S = 10.0
+
+_FORGOTTEN = "a held GPU is held until the worker restarts"
+
+_Key = tuple[str, str]
+"""A node, and the UUID of a GPU."""
+
+
+class GpuHealthWatch:
+    """Asks in the background: no cycle waits for an answer.
+
+    Without an address, or an answer, nothing is found. What is held stays held.
+
+    Args:
+        api: The cluster: what is held is noted on its node.
+        nodes: The Node objects, by name.
+        gpu_counts: How many GPUs each node has.
+        may_act: Asked before everything that changes the cluster.
+        rights: What the worker was refused.
+        wake: Called when a GPU is held.
+        answer_s: How long all questions may take.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        nodes: Callable[[], Mapping[str, Json]],
+        gpu_counts: Callable[[], Mapping[str, int]],
+        may_act: Callable[[], bool],
+        rights: MissingRights,
+        wake: Callable[[], None],
+        answer_s: float = _ANSWER_S,
+    ) -> None:
+        self._api = api
+        self._nodes = nodes
+        self._gpu_counts = gpu_counts
+        self._may_act = may_act
+        self._rights = rights
+        self._wake = wake
+        self._answer_s = answer_s
+        self._url: str | None = None
+        self._health = ClusterHealth()
+        self._unwritten: dict[_Key, HeldGpu] = {}
+        self._written: set[_Key] = set()
+        self._said: dict[_Key, Finding] = {}
+        self._failure: str | None = None
+
+    def set_policy(self, policy: TelemetryPolicy) -> None:
+        """Follow this policy from the next question on."""
+        self._url = policy.prometheus_url
+
+    async def run(self) -> None:
+        """Ask until it is cancelled."""
+        while True:
+            await self.ask(datetime.now(UTC))
+            await anyio.sleep(_EVERY_S)
+
+    async def ask(self, now: datetime) -> None:
+        """Ask once, and hold what is not well."""
+        counts = self._gpu_counts()
+        if self._url is None or not counts:
+            return
+        try:
+            with anyio.fail_after(self._answer_s):
+                series = await self._samples(self._url, counts, now)
+            self._health = self._health.with_series(series, counts, now)
+        except (PrometheusError, TimeoutError) as error:
+            self._note_failure(str(error) or f"{self._url} does not answer in {self._answer_s:g} s")
+            return
+        except Exception as error:
+            # An answer of any content stops no worker: it shares a task group with all else.
+            self._note_failure(f"{self._url} gives an answer that cannot be used: {error!r}")
+            return
+        if self._failure is not None:
+            _log.warning("The health of GPUs is known again")
+            self._failure = None
+        self._judge()
+        await self._write()
+
+    async def _samples(
+        self, url: str, counts: Mapping[str, int], now: datetime
+    ) -> tuple[Series, ...]:
+        found: tuple[Series, ...] = ()
+        for query in health_queries(counts):
+            found += await query_samples(url, query, now, self._answer_s)
+        return found
+
+    def without_held(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        """The nodes, without new runs where a pod may get a GPU that is held."""
+        held = {name: self._held_on(name) for name in self._affected()}
+        return tuple(without_held(node, len(held.get(node.name, ()))) for node in nodes)
+
+    def trouble(
+        self, running: AttemptState, pods: Sequence[Json], now: datetime
+    ) -> TerminationRequest | None:
+        """Must this attempt leave a GPU that is held? Only where it is certain that it has it.
+
+        Args:
+            running: The attempt.
+            pods: Its pods.
+            now: Aware.
+        """
+        own = {
+            (str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"]))
+            for pod in pods
+            if not has_ended(pod)
+        }
+        found = []
+        for name in {str(pod["spec"].get("nodeName")) for pod in pods} & self._affected():
+            for gpu_id, gpu in self._held_on(name).items():
+                if own & self._health.pods_on([gpu_id], now) or self._has_all(running, name):
+                    found.append(gpu)
+        if not found:
+            return None
+        return TerminationRequest(reason=EndReason.INTERRUPTED, message=text_of(found))
+
+    def _has_all(self, running: AttemptState, node: str) -> bool:
+        """Does it hold all GPUs of this node, so that it has the one that is held?"""
+        count = self._gpu_counts().get(node)
+        return running.attempt.bound_at is not None and any(
+            share.node == node
+            and len(share.gpu_ids) == count
+            and share.share_milli == WHOLE_GPU_MILLI
+            and not share.mig_starts
+            for share in running.attempt.held
+        )
+
+    def _affected(self) -> set[str]:
+        """The nodes with GPUs that are held."""
+        noted = {
+            name
+            for name, node in self._nodes().items()
+            if HELD_ANNOTATION in (node["metadata"].get("annotations") or {})
+        }
+        return noted | {name for name, _gpu_id in self._unwritten}
+
+    def _held_on(self, name: str) -> dict[str, HeldGpu]:
+        node = self._nodes().get(name)
+        noted = {} if node is None else held_on(node)
+        return noted | {gpu.gpu_id: gpu for (of, _), gpu in self._unwritten.items() if of == name}
+
+    def _judge(self) -> None:
+        nodes = self._nodes()
+        self._unwritten = {key: gpu for key, gpu in self._unwritten.items() if key[0] in nodes}
+        for key, finding in self._health.findings.items():
+            name, gpu_id = key
+            node = nodes.get(name)
+            if node is None:
+                continue
+            if finding.verdict.is_usable:
+                self._say(key, finding)
+            elif gpu_id in held_on(node):
+                self._unwritten.pop(key, None)
+                self._written.add(key)
+            elif key in self._written:
+                self._free(key)
+            elif key not in self._unwritten:
+                self._hold(key, finding)
+
+    def _hold(self, key: _Key, finding: Finding) -> None:
+        name, gpu_id = key
+        self._unwritten[key] = HeldGpu(
+            gpu_id=gpu_id,
+            verdict=finding.verdict,
+            reason=f"{finding.reason} (node {name})",
+            remedy=finding.remedy,
+            found_at=finding.found_at,
+        )
+        _log.error(
+            "%s of node %s is held (%s): %s; %s, and free it with `kubectl annotate node %s %s-`",
+            *(gpu_id, name, finding.verdict, finding.reason, finding.remedy, name, HELD_ANNOTATION),
+        )
+        self._wake()
+
+    def _free(self, key: _Key) -> None:
+        """A person has taken the annotation away, or the node has passed its test."""
+        self._written.discard(key)
+        self._health = self._health.without(key[1])
+        _log.warning("%s of node %s is free again", key[1], key[0])
+        self._wake()
+
+    def _say(self, key: _Key, finding: Finding) -> None:
+        if self._said.get(key) == finding:
+            return
+        self._said[key] = finding
+        _log.warning(
+            "%s of node %s is degraded: %s; %s", key[1], key[0], finding.reason, finding.remedy
+        )
+
+    async def _write(self) -> None:
+        """Note what is held on its node; what the worker may not note it remembers itself."""
+        if not self._may_act():
+            return
+        for name in {name for name, _gpu_id in self._unwritten}:
+            node = self._nodes().get(name)
+            if node is None:
+                continue
+            text = held_annotation(node, self._held_on(name).values())
+            body = {"metadata": {"annotations": {HELD_ANNOTATION: text}}}
+            try:
+                await self._api.patch(f"/api/v1/nodes/{name}", body)
+            except KubernetesError as error:
+                self._rights.note(error, _FORGOTTEN)
+                _log.debug("What is held of node %s is not noted yet: %s", name, error)
+
+    def _note_failure(self, failure: str) -> None:
+        if self._failure is None:
+            _log.warning("The health of GPUs is unknown: %s", failure)
+        self._failure = failure
