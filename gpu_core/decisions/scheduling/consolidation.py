@@ -23,8 +23,8 @@ class Mover(NamedTuple):
 def movers_for(builder: PlanBuilder, group: WorkloadGroup, entry: QueueEntry) -> list[Mover]:
     """Which workloads should move for it? Empty where the policy forbids it.
 
-    While a workload drains none moves: its GPUs may be enough. A new placement is on nodes without
-    reservations that the calendar leaves open.
+    While a workload drains none moves: its GPUs may be enough. A new placement is on nodes that
+    are neither reserved nor kept for others, and that the calendar leaves open.
     """
     policy, shape = builder.policy.placement.consolidation, group.shape
     waited_s = builder.now_s - epoch_s(entry.workload.submitted_at)
@@ -49,9 +49,12 @@ def movers_for(builder: PlanBuilder, group: WorkloadGroup, entry: QueueEntry) ->
         return cluster[node].node.flavor in open_flavors and (allows is None or allows(node))
 
     def may_host(mover: Shape, node: str) -> bool:
-        return builder.reservations.is_open(
-            node, None, builder.now_s, math.inf
-        ) and builder.reservations.allows(node, amount_of(mover), math.inf)
+        reservations = builder.reservations
+        return (
+            node not in builder.kept
+            and reservations.is_open(node, None, builder.now_s, math.inf)
+            and reservations.allows(node, amount_of(mover), math.inf)
+        )
 
     moves = propose_moves(
         cluster, shape, movable, policy.max_moves, may_use=may_use, may_host=may_host

@@ -91,7 +91,7 @@ def test_who_moves(changes):
         pytest.param(
             {
                 "nodes": (NODES[0], make_node("b", 4, capacity_type="spot")),
-                "others": (),
+                "others": OTHERS[:1],
             },
             id="the free GPUs are of another kind",
         ),
@@ -122,6 +122,34 @@ def test_who_moves(changes):
 def test_who_stays(changes):
     """No workload moves in vain, or against the rules."""
     assert moved(**changes) == {}
+
+
+@pytest.mark.parametrize("mode", ["auto", "none", "easy", "conservative"])
+@pytest.mark.parametrize("ends_in_s", [None, 7_200])
+def test_no_workload_moves_to_a_node_that_is_reserved_or_kept(mode, ends_in_s):
+    """It would fit `b` best, for which a workload ahead waits; that one is not in its way on `a`.
+
+    Where the end of `other` is unknown, the node is kept; otherwise it is reserved.
+    """
+    nodes = tuple(make_node(name, 4, labels={"rack": name}) for name in "abc")
+    others = (
+        runs("other", {"b": "0 1"}, priority=HIGH, expected_duration_s=ends_in_s),
+        runs("third", {"c": "0"}, priority=HIGH),
+    )
+    ahead = with_labels(make_workload("ahead", 4, priority=HIGH, submitted_at=ago(60)), "b")
+    found = moved(
+        big=with_labels(BIG, "a"),
+        others=others,
+        pending=(ahead,),
+        nodes=nodes,
+        backfill={"mode": mode},
+    )
+    assert found == {"small": "c"}
+
+
+def with_labels(workload, rack):
+    """It runs on this rack only."""
+    return replace(workload, shape=workload.shape._replace(node_labels=(("rack", rack),)))
 
 
 def test_the_large_one_starts_and_the_small_one_goes_on_elsewhere():
