@@ -16,7 +16,15 @@ from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.quota.cohort_tree import QuotaTree, QuotaUsage
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
-from gpu_core.testing.builders.workloads import NOW
+from gpu_core.testing.builders.workloads import (
+    HIGH,
+    NOW,
+    make_allocation,
+    make_node,
+    make_policy,
+    make_snapshot,
+    make_workload,
+)
 from tests.gpu_core.decisions.scheduling.scenarios import (
     Scenario,
     a_workload,
@@ -102,6 +110,19 @@ def test_the_order_of_the_input_does_not_matter(seed):
         shuffled(pool.snapshot, seed), usage=pool.snapshot.usage, preemptors=frozenset()
     )
     assert plan_cycle(other, pool.policy, NOW) == planned(pool)
+
+
+@given(st.permutations(["a", "b", "c", "d"]))
+def test_ids_decide_among_victims_that_lose_the_same(order):
+    """`a` and `d`, or `b` and `c`: four GPUs and an hour of work, in whatever order they came."""
+    gpus = {"a": "0", "b": "1 2", "c": "3 4", "d": "5 6 7"}
+    held = tuple(
+        make_allocation(make_workload(name, len(gpus[name].split())), {"n1": gpus[name]})
+        for name in order
+    )
+    snapshot = make_snapshot((make_node("n1", 8),), held, (make_workload("w", 4, priority=HIGH),))
+    plan = plan_cycle(snapshot, make_policy(), NOW)
+    assert [c.workload_id for c in preempts(plan)] == ["a", "d"]
 
 
 @many

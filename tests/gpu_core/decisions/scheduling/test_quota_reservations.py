@@ -111,3 +111,43 @@ def test_where_others_use_their_own_quota_nothing_is_kept_and_it_is_said():
     reported, commands = explained((large, small(9, ago(1))), held)
     assert [c.workload_id for c in commands] == ["s009"]
     assert "return none" in reported["large"].resolution
+
+
+@pytest.mark.parametrize("mode", ["none", "easy"])
+@pytest.mark.parametrize(
+    ("team", "want"),
+    [
+        pytest.param("owner", ["behind"], id="within nominal quota"),
+        pytest.param("small", [], id="it has to borrow, too"),
+    ],
+)
+def test_nodes_that_are_kept_for_a_borrower_are_open_to_who_is_within_nominal_quota(
+    mode, team, want
+):
+    """A GPU is free on each of two nodes, and a run that borrows waits for two on one."""
+    large = make_workload("large", 2, priority=CRITICAL, team="large")
+    held = tuple(
+        make_allocation(make_workload(f"r{n}", priority=CRITICAL, team="large"), {f"n{n}": "0"})
+        for n in (1, 2)
+    )
+    behind = make_workload("behind", 1, priority=LOW, team=team)
+    quotas = {**QUOTAS, "teams": {**QUOTAS["teams"], "owner": {"nominal_quota": {"*": 2}}}}
+    nodes = (make_node("n1", 2), make_node("n2", 2))
+    snapshot = make_snapshot(nodes, held, (large, behind))
+    policy = make_policy(quotas=quotas, backfill={"mode": mode}, preemption={"enabled": False})
+    plan = plan_cycle(snapshot, policy, NOW)
+    assert [c.workload_id for c in plan.commands] == want
+
+
+@pytest.mark.parametrize(("own", "other"), [("t4", "a100-80gb"), ("a100-80gb", "t4")])
+def test_nominal_quota_is_used_before_borrowed_quota(own, other):
+    """Both types are free and would do."""
+    teams = {
+        "mine": {"nominal_quota": {own: 1, other: 0}},
+        "lender": {"nominal_quota": {own: 0, other: 1}},
+    }
+    nodes = (make_node("n1", 1, gpu_type="t4"), make_node("n2", 1, gpu_type="a100-80gb"))
+    policy = make_policy(quotas={"reserved_ratio": 0, "teams": teams})
+    snapshot = make_snapshot(nodes, (), (make_workload("w", 1, team="mine"),))
+    [command] = plan_cycle(snapshot, policy, NOW).commands
+    assert command.placement.gpu_type == own
