@@ -16,7 +16,7 @@ from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, RESOURCE_DOES_
 from prefect.utilities.urls import url_for
 
 from gpu_core.adapters.mlflow.experiment import experiment_id
-from gpu_core.adapters.mlflow.tags import FLOW_RUN_TAG, TRACKED_RUN_TAG
+from gpu_core.adapters.mlflow.tags import FLOW_RUN_TAG, PARENT_TAG, TRACKED_RUN_TAG
 from gpu_core.decisions.costs.cost_ratios import (
     BASELINE_TAG,
     GOAL_TAG,
@@ -40,7 +40,6 @@ _NO_SUCH_RUN = {ErrorCode.Name(code) for code in (RESOURCE_DOES_NOT_EXIST, INVAL
 _log = logging.getLogger("prefect.gpu.mlflow")
 
 _STATUS_TAG = "cost.status"
-_PARENT_TAG = "mlflow.parentRunId"
 _DESCRIPTION_TAG = "mlflow.note.content"
 ACCRUED_METRIC = "cost/accrued_usd"
 """What a run has cost so far; logged while it runs, and at its end what it cost."""
@@ -139,7 +138,11 @@ def all_experiments(client: MlflowClient) -> list[Experiment]:
 
 
 def own_runs(client: MlflowClient, flow_run_id: str) -> list[Run]:
-    """The flow run's MLflow runs without a parent: the tracked one first, then newest first."""
+    """The MLflow runs that stand for the flow run: the tracked one first, then newest first.
+
+    A child of one of its own MLflow runs is a part of the flow run. A child of any other, such as
+    the parent of a sweep, is a flow run's whole.
+    """
     found: list[Run] = []
     token: str | None = None
     experiment_ids = [experiment.experiment_id for experiment in all_experiments(client)]
@@ -151,10 +154,13 @@ def own_runs(client: MlflowClient, flow_run_id: str) -> list[Run]:
             order_by=["attributes.start_time DESC"],
             page_token=token,
         )
-        found.extend(run for run in page if _PARENT_TAG not in run.data.tags)
+        found.extend(page)
         token = page.token
         if not token:
-            return sorted(found, key=lambda run: TRACKED_RUN_TAG not in run.data.tags)
+            break
+    ids = {run.info.run_id for run in found}
+    whole = [run for run in found if run.data.tags.get(PARENT_TAG) not in ids]
+    return sorted(whole, key=lambda run: TRACKED_RUN_TAG not in run.data.tags)
 
 
 def _create_run(client: MlflowClient, record: RunRecord) -> Run:

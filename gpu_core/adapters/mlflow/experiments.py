@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from mlflow import MlflowClient
 
+from gpu_core.adapters.mlflow.tags import CONFIGURATION_TAG, PARENT_TAG
 from gpu_core.decisions.experiments.mlflow_runs import ChildRun
 
-_PARENT_TAG = "mlflow.parentRunId"
 _PAGE = "comparison.md"
 
 
@@ -15,7 +15,8 @@ def log_experiment(
 ) -> None:
     """Log each configuration as a child of this run, and the page with the parent.
 
-    Children of an earlier attempt, whole or not, are deleted: page and children are of one attempt.
+    Those of an earlier attempt, whole or not, are deleted: page and children are of one attempt.
+    Other children of the run stay.
 
     Raises:
         MlflowException: MLflow cannot be reached, or refuses.
@@ -31,7 +32,7 @@ def log_experiment(
 def _log_child(
     client: MlflowClient, experiment_id: str, parent_run_id: str, child: ChildRun
 ) -> None:
-    tags = {_PARENT_TAG: parent_run_id, **child.tags}
+    tags = {PARENT_TAG: parent_run_id, CONFIGURATION_TAG: child.name, **child.tags}
     run = client.create_run(experiment_id, run_name=child.name, tags=tags)
     run_id = run.info.run_id
     for name, text in child.params.items():
@@ -46,6 +47,6 @@ def _log_child(
 
 def _earlier(client: MlflowClient, experiment_id: str, parent_run_id: str) -> list[str]:
     found = client.search_runs(
-        [experiment_id], filter_string=f"tags.`{_PARENT_TAG}` = '{parent_run_id}'"
+        [experiment_id], filter_string=f"tags.`{PARENT_TAG}` = '{parent_run_id}'"
     )
-    return [run.info.run_id for run in found]
+    return [run.info.run_id for run in found if CONFIGURATION_TAG in run.data.tags]

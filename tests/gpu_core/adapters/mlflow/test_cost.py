@@ -157,6 +157,14 @@ def test_the_cost_joins_the_metrics_of_the_newest_own_run_even_if_it_is_finished
     assert (run.data.metrics["accuracy"], run.data.metrics["cost/total_usd"]) == (0.9, 3.0)
 
 
+def test_a_child_of_a_sweeps_parent_gets_the_cost_of_its_flow_run(client: MlflowClient) -> None:
+    sweep = own_run(client, "sweep", start_time=1_000)
+    trial = own_run(client, "trial", 2_000, **{"mlflow.parentRunId": sweep})
+    own_run(client, "trial", 3_000, **{"mlflow.parentRunId": trial})
+    assert log(client, make_run("trial")).info.run_id == trial
+    assert log(client, make_run("sweep")).info.run_id == sweep
+
+
 def test_logging_the_same_cost_twice_adds_nothing(client: MlflowClient) -> None:
     first = log(client, make_run("twice"))
     second = log(client, make_run("twice"))

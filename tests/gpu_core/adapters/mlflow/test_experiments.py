@@ -30,12 +30,17 @@ def test_children_are_those_of_the_last_attempt_with_their_repeats(client: Mlflo
         repeats={"repeat/usd_per_1k": (0.4, 0.6)},
     )
     earlier = replace(child, params={"batch_size": "4"})
+    of_parent = {"mlflow.parentRunId": parent.info.run_id}
+    other = client.create_run(experiment.experiment_id, tags=of_parent).info.run_id
     for attempt in (earlier, child):
         log_experiment(client, parent.info.run_id, [attempt], "# The page")
-    (found,) = client.search_runs(
+    children = client.search_runs(
         [experiment.experiment_id],
         filter_string=f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'",
     )
+    # What someone else hung below the run stays.
+    (found,) = (each for each in children if each.info.run_id != other)
+    assert len(children) == 2
     assert found.info.status == "FINISHED"
     assert found.data.params == {"batch_size": "8"}
     assert found.data.metrics["inference/usd_per_1k"] == 0.5
