@@ -50,6 +50,7 @@ class PackagedDeployment:
         )
 
 
+_ONE_GPU = {"gpu_count": 1, "team": "platform", "project": "gpu-experiments"}
 _WITHOUT_GPU = {"gpu_count": 0, "team": "platform", "project": "gpu-reports"}
 
 PACKAGED_DEPLOYMENTS = (
@@ -96,6 +97,22 @@ PACKAGED_DEPLOYMENTS = (
         tags=("gpu", "savings"),
         job_variables=_WITHOUT_GPU,
         cron="0 3 * * *",
+    ),
+    PackagedDeployment(
+        module="gpu_core.flows.compare_inference",
+        function="compare_inference",
+        name="by-request",
+        description="Compare batch sizes, precisions or sharing of inference by cost and latency.",
+        tags=("gpu", "experiment"),
+        job_variables=_ONE_GPU,
+    ),
+    PackagedDeployment(
+        module="gpu_core.flows.optimize_inference",
+        function="optimize_inference",
+        name="by-request",
+        description="Make inference cheaper step by step: batch size, precision, GPU type.",
+        tags=("gpu", "experiment"),
+        job_variables=_ONE_GPU,
     ),
     PackagedDeployment(
         module="gpu_core.flows.refresh_catalog",

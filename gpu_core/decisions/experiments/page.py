@@ -10,7 +10,7 @@ from gpu_core.decisions.experiments.projection import Bounds, NoProjection, Proj
 from gpu_core.decisions.experiments.repeats import mean_of
 from gpu_core.decisions.experiments.trial import Measured, Origin, Trial
 from gpu_core.decisions.model.markdown import escaped, table
-from gpu_core.decisions.model.units import count
+from gpu_core.decisions.model.units import count, digits
 
 _T = TypeVar("_T")
 
@@ -187,8 +187,8 @@ def _numbered(values: Sequence[_T]) -> Iterable[tuple[int, _T]]:
 
 def _usd(cost: Bounds) -> str:
     if cost.low == cost.high:
-        return f"${cost.likely:.3g}"
-    return f"${cost.likely:.3g} ({cost.low:.3g} to {cost.high:.3g})"
+        return f"${digits(cost.likely)}"
+    return f"${digits(cost.likely)} ({digits(cost.low)} to {digits(cost.high)})"
 
 
 def _latency(latency: Bounds) -> str:
@@ -198,7 +198,7 @@ def _latency(latency: Bounds) -> str:
 
 
 def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s"
+    return f"{digits(seconds * 1000)} ms" if seconds < 0.9995 else f"{digits(seconds)} s"
 
 
 def _quality(value: float) -> str:

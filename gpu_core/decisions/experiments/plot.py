@@ -12,6 +12,7 @@ from html import escape
 
 from gpu_core.decisions.experiments.trial import Origin
 from gpu_core.decisions.model.markdown import escaped
+from gpu_core.decisions.model.units import digits
 
 # Narrow enough for a telephone of 400 px; grey reads on a dark and on a light page.
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 360, 260, 60, 20, 16, 40
@@ -66,7 +67,8 @@ def trade_off_plot(points: Sequence[Point]) -> str:
         f"{''.join(_dot(p, *place) for p, place in zip(points, places, strict=True))}</svg>"
     )
     in_words = "; ".join(
-        f"{escaped(p.label)} ({p.origin}): ${p.usd_per_1k:.3g} and {p.latency_s * 1000:.3g} ms"
+        f"{escaped(p.label)} ({p.origin}): ${digits(p.usd_per_1k)} and "
+        f"{digits(p.latency_s * 1000)} ms"
         for p in points
     )
     return f"![{in_words}](data:image/svg+xml;base64,{b64encode(svg.encode()).decode()})"
@@ -79,12 +81,13 @@ def _frame(points: Sequence[Point], across: _Axis, up: _Axis) -> str:
     return (
         f'<path d="M{_LEFT} {_TOP}V{bottom}H{_WIDTH - _RIGHT}" fill="none" stroke="{_GREY}"/>'
         + "".join(
-            f'<text x="{across.at(c):.1f}" y="{bottom + 16}" text-anchor="middle">${c:.2g}</text>'
+            f'<text x="{across.at(c):.1f}" y="{bottom + 16}" text-anchor="middle">'
+            f"${digits(c, 2)}</text>"
             for c in costs
         )
         + "".join(
             f'<text x="{_LEFT - 6}" y="{up.at(w) + 4:.1f}" text-anchor="end">'
-            f"{w * 1000:.3g} ms</text>"
+            f"{digits(w * 1000)} ms</text>"
             for w in waits
         )
         + f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 6}" text-anchor="end">'

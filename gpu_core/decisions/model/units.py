@@ -6,6 +6,7 @@ sums are exact and no float decides anything.
 
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from fractions import Fraction
 
 from gpu_core.decisions.model.errors import InvalidInput
@@ -104,6 +105,15 @@ def format_duration(seconds: float | None) -> str:
     if hours:
         return f"{hours}h {minutes:02d}m"
     return f"{minutes}m {secs:02d}s"
+
+
+def digits(value: float, count: int = 3) -> str:
+    """A number of any size with this many significant digits, and without an exponent.
+
+    >>> digits(0.0000099142), digits(4440.0)
+    ('0.00000991', '4440')
+    """
+    return f"{Decimal(f'{value:.{count}g}'):f}"
 
 
 def format_usd(micro_usd: int | None) -> str:
