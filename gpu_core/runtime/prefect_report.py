@@ -4,13 +4,12 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from gpu_core.adapters.files.progress_report import ProgressReport
 from gpu_core.adapters.files.run_files import CheckpointReport
-from gpu_core.decisions.checkpoints.progress_labels import EVERY_S, progress_labels
+from gpu_core.decisions.checkpoints.progress_labels import EVERY_S
 from gpu_core.decisions.checkpoints.report_labels import Label, to_labels
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.runtime.ranks import Ranks
@@ -50,7 +49,7 @@ class PrefectReport:
         self._changed = threading.Condition()
         self._every_s = every_s
         self._waiting: dict[str, Label] = {}
-        self._progress: Callable[[], ProgressReport] | None = None
+        self._progress: Callable[[], dict[str, Label]] | None = None
         self._is_sending = False
         self._thread: threading.Thread | None = None
 
@@ -58,16 +57,16 @@ class PrefectReport:
         """Send this report soon; returns at once."""
         self._add(_labels(report))
 
-    def follow(self, progress: Callable[[], ProgressReport]) -> None:
+    def follow(self, progress: Callable[[], dict[str, Label]]) -> None:
         """Send now, and once a minute, how far the run has come; returns at once."""
         self._progress = progress
-        self._add(_progress_of(progress))
+        self._add(progress())
 
     def unfollow(self) -> None:
         """Send for the last time how far the run has come; returns at once."""
         progress, self._progress = self._progress, None
         if progress is not None:
-            self._add(_progress_of(progress))
+            self._add(progress())
 
     def _add(self, labels: "dict[str, Label]") -> None:
         with self._changed:
@@ -94,7 +93,7 @@ class PrefectReport:
                 progress = self._progress
             try:
                 if progress is not None:
-                    labels |= _progress_of(progress)
+                    labels |= progress()
                 if labels:
                     self._send(self._flow_run_id, labels)
             except Exception as error:
@@ -121,10 +120,6 @@ def _labels(report: CheckpointReport) -> dict[str, Label]:
             for name, value in asdict(report).items()
         }
     )
-
-
-def _progress_of(progress: Callable[[], ProgressReport]) -> dict[str, Label]:
-    return progress_labels(asdict(progress()), datetime.now(UTC))
 
 
 class _Sender:

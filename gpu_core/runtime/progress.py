@@ -28,7 +28,10 @@ from gpu_core.adapters.files.progress_report import (
     stacks_path,
     write_progress_report,
 )
+from gpu_core.decisions.checkpoints.report_labels import Label
 from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.runtime.own_gpu import own_gpu_id
+from gpu_core.runtime.pod_progress import PodProgress
 from gpu_core.runtime.prefect_report import PrefectReport, prefect_report_of
 from gpu_core.runtime.ranks import Ranks
 
@@ -73,6 +76,7 @@ class Progress:
         self._prefect = prefect
         has_folder = run is not None and run.run_dir is not None
         self._run_dir = Path(run.run_dir) if has_folder and run and run.run_dir else None
+        self._pod = PodProgress(self._run_dir)
         self._is_reporting = self._run_dir is not None or prefect is not None
         self._clock = clock
         self._intervals: deque[float] = deque(maxlen=_REMEMBERED)
@@ -109,7 +113,7 @@ class Progress:
         self._note(dumps_stacks=folder is not None and _dump_on_signal(stacks_path(folder, rank)))
         self._write()
         if self._prefect is not None:
-            self._prefect.follow(self._current)
+            self._prefect.follow(self._labels)
 
     def close(self) -> None:
         """The loop is over: what comes after it has no steps."""
@@ -182,8 +186,14 @@ class Progress:
         if not self._is_reporting:
             return
         self._written_s = self._clock()
+        if self._report.gpu_id is None:  # each thread computes on a GPU of its own
+            self._report = replace(self._report, gpu_id=own_gpu_id(os.environ))
         if self._run_dir is not None:
             write_progress_report(self._run_dir, self._current())
+
+    def _labels(self) -> dict[str, Label]:
+        """What the first rank sends to a worker that shares no folder; any thread may ask."""
+        return self._pod.labels(self._current(), datetime.now(UTC))
 
     def _current(self) -> ProgressReport:
         """Any thread may ask: the loop may add an interval meanwhile."""

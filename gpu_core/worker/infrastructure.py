@@ -112,6 +112,8 @@ class ObservedUse:
     """None: it is not sampled, or its GPUs are virtual."""
     progress: tuple[ProgressReport, ...] = ()
     """Of each of its ranks that reports."""
+    has_rank_order: bool = True
+    """Whether its GPUs are in the order of its ranks."""
 
 
 class Infrastructure(Protocol):

@@ -158,7 +158,7 @@ def test_what_a_real_prometheus_knows_holds_the_gpus_of_our_nodes_that_are_not_w
         "static_configs": [{"targets": [url.split("/")[2]]}],
     }
     with run_prometheus(tmp_path, [job]) as prometheus:
-        seen = 'count_over_time(prefect_gpu_device_temperature_celsius{gpu="GPU-b"}[1m]) > 3'
+        seen = 'count_over_time(prefect_gpu_device_lost{gpu="GPU-b"}[1m]) > 3'
         wait_for(lambda: prometheus.result(seen), "there are scrapes")
         ours, other = Cluster(), Cluster("n2")
         watches = [ours.watch(prometheus.url), other.watch(prometheus.url)]

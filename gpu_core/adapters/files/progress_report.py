@@ -37,6 +37,8 @@ class ProgressReport:
     """What it does instead of steps: `restoring`, `saving`, `evaluating`, `ended`."""
     used_at: datetime | None = None
     """The last request, or action of a person, that the flow has reported."""
+    gpu_id: str | None = None
+    """The UUID of the GPU that the rank computes on; None: unknown."""
     dumps_stacks: bool = False
     """SIGUSR2 makes the process write its stacks into `stacks-RANK.txt`."""
 
@@ -110,5 +112,6 @@ def _report(fields: RecordFields) -> ProgressReport:
         longest_step_s=fields.optional("longest_step_s", float),
         phase=fields.optional("phase", str),
         used_at=fields.optional("used_at", datetime),
+        gpu_id=fields.optional("gpu_id", str),
         dumps_stacks=fields.optional("dumps_stacks", bool) or False,
     )

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Protocol
 
 from gpu_core.decisions.model.units import format_duration
 from gpu_core.decisions.telemetry.activity import (
@@ -142,7 +143,15 @@ class HangFinding:
     """One sentence that names rank, node, GPU and signals."""
 
 
-def load_of(activity: RunActivity, rank: int, ranks: int, now: datetime) -> Load | None:
+def load_of(
+    activity: RunActivity,
+    rank: int,
+    ranks: int,
+    now: datetime,
+    *,
+    gpu_id: str | None = None,
+    in_rank_order: bool = True,
+) -> Load | None:
     """What do the GPU and the processes of this rank do? None: its samples are late.
 
     Args:
@@ -150,11 +159,14 @@ def load_of(activity: RunActivity, rank: int, ranks: int, now: datetime) -> Load
         rank: From 0; its GPU is that of this place, where there is one for each rank.
         ranks: How many there are, 1 or more.
         now: Aware.
+        gpu_id: Its GPU; None: unknown, or all that the attempt has where ranks do not say.
+        in_rank_order: Whether the GPUs of the attempt are in the order of its ranks.
     """
     if not -LONGEST_GAP <= now - activity.at <= LONGEST_GAP:
         return None
-    has_own = len(activity.gpus) == ranks
-    gpus = (activity.gpus[rank],) if has_own else activity.gpus
+    own = tuple(gpu for gpu in activity.gpus if gpu.gpu_id == gpu_id)
+    has_own = in_rank_order and len(activity.gpus) == ranks
+    gpus = own or ((activity.gpus[rank],) if has_own else activity.gpus)
     cores, moved = activity.cores.value, activity.io_bytes_per_s.value
     return Load(
         utilization_ratio=_highest([gpu.utilization for gpu in gpus]),
@@ -170,7 +182,39 @@ def _highest(signals: Sequence[Signal]) -> float | None:
     return max(known, default=None)
 
 
-def stuck_after_s(rank: RankState, given_s: float | None) -> float | None:
+class Steps(Protocol):
+    """What is known of the steps of a rank, as `RankState` has it."""
+
+    @property
+    def progressed_at(self) -> datetime:
+        """The last step, save or batch of an evaluation."""
+        ...
+
+    @property
+    def median_step_s(self) -> float | None:
+        """None: there are too few."""
+        ...
+
+    @property
+    def longest_step_s(self) -> float | None:
+        """None: there are too few."""
+        ...
+
+    @property
+    def phase(self) -> str | None:
+        """What it does instead of steps."""
+        ...
+
+
+def makes_no_steps(rank: Steps, now: datetime) -> bool:
+    """Has this rank made no step for so long that its stacks are worth taking?"""
+    if rank.phase == "ended":
+        return False
+    limit_s = stuck_after_s(rank, None) or SHORTEST_STUCK_S
+    return (now - rank.progressed_at).total_seconds() > limit_s
+
+
+def stuck_after_s(rank: Steps, given_s: float | None) -> float | None:
     """After how long without a step does this rank count as stuck? None: it is not known yet.
 
     Args:

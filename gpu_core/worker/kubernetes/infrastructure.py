@@ -16,6 +16,7 @@ from gpu_core.adapters.files.run_files import Notice, notice_text
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.adapters.kubernetes.reflector import SILENCE_S
+from gpu_core.decisions.checkpoints.progress_labels import stacks_in
 from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_HELP, SIGNING_KEY_VARIABLE
 from gpu_core.decisions.kubernetes.manifests import commands
 from gpu_core.decisions.kubernetes.manifests.container import main_container
@@ -610,6 +611,7 @@ class KubernetesInfrastructure:
         return ObservedUse(
             activity=self._pod_use.activity(running),
             progress=reported_progress(running, datetime.now(UTC)),
+            has_rank_order=False,
         )
 
     def measurements(
@@ -626,8 +628,8 @@ class KubernetesInfrastructure:
     async def stacks(
         self, running: AttemptState, progress: Sequence[ProgressReport]
     ) -> Mapping[int, str]:
-        """None: no signal reaches a pod's processes."""
-        return {}
+        """Those that its first rank has taken and sent: no signal reaches a pod's processes."""
+        return stacks_in(running.labels, running.attempt.attempt_id, datetime.now(UTC))
 
     async def host_summary(self, running: AttemptState) -> None:
         """None: its pods are in other machines."""

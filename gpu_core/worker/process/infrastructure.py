@@ -23,6 +23,7 @@ from gpu_core.adapters.files.run_files import (
     read_exit_report,
     write_notice,
 )
+from gpu_core.adapters.host.stack_dumps import dump_stacks
 from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_HELP, SIGNING_KEY_VARIABLE
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node
@@ -56,7 +57,6 @@ from gpu_core.worker.process.gpus.health_watch import HealthWatch
 from gpu_core.worker.process.gpus.held import HeldGpus
 from gpu_core.worker.process.gpus.occupied import OccupiedGpus
 from gpu_core.worker.process.processes import LocalProcesses
-from gpu_core.worker.process.stack_dumps import dump_stacks
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration
 from gpu_core.worker.settings import GpuWorkerSettings
 

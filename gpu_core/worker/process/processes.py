@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 
 from gpu_core.adapters.files.private_folder import make_private_folder
+from gpu_core.adapters.host.attempt_mark import attempt_id_of, environment_of
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.requests.run_context import ATTEMPT_ID_VARIABLE
 
@@ -127,7 +128,7 @@ class LocalProcesses:
         for look in range(_LOOKS):
             if look:
                 time.sleep(_BETWEEN_LOOKS_S)
-            shown = [(process, _environment(process)) for process in left]
+            shown = [(process, environment_of(process)) for process in left]
             for process, environment in shown:
                 attempt_id = (environment or {}).get(ATTEMPT_ID_VARIABLE)
                 if attempt_id is not None:
@@ -208,21 +209,6 @@ def _with_descendants(processes: Sequence[psutil.Process]) -> list[psutil.Proces
         except psutil.NoSuchProcess:
             continue
     return list(found.values())
-
-
-def attempt_id_of(process: psutil.Process) -> str | None:
-    """Whose process is it, by its mark? None: it has none, or is gone."""
-    return (_environment(process) or {}).get(ATTEMPT_ID_VARIABLE)
-
-
-def _environment(process: psutil.Process) -> Mapping[str, str] | None:
-    """What it was started with; None: it is gone, or another user's."""
-    try:
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return None
-        return process.environ()
-    except (psutil.Error, OSError):
-        return None
 
 
 def _signal(pid: int, number: int) -> None:

@@ -190,7 +190,14 @@ def _rank(
 ) -> RankState:
     load = None
     if observed.activity is not None:
-        load = load_of(observed.activity, report.rank, report.ranks, now)
+        load = load_of(
+            observed.activity,
+            report.rank,
+            report.ranks,
+            now,
+            gpu_id=report.gpu_id,
+            in_rank_order=observed.has_rank_order,
+        )
     level = known.levels.get(report.rank, WorkLevel())
     if load is not None and report.steps > known.steps.get(report.rank, report.steps):
         level = known.levels[report.rank] = level.with_load(load)
@@ -198,7 +205,7 @@ def _rank(
     return RankState(
         rank=report.rank,
         node=running.attempt.node,
-        gpu_id=_gpus_of(running.attempt.gpu_ids, report),
+        gpu_id=report.gpu_id or _gpus_of(running.attempt.gpu_ids, report, observed),
         steps=report.steps,
         progressed_at=report.progressed_at,
         median_step_s=report.median_step_s,
@@ -209,7 +216,13 @@ def _rank(
     )
 
 
-def _gpus_of(gpu_ids: Sequence[str], report: ProgressReport) -> str | None:
+def _gpus_of(gpu_ids: Sequence[str], report: ProgressReport, observed: ObservedUse) -> str | None:
+    """Which GPU has the rank, by the order of the attempt's? All of them, where that says nothing.
+
+    A cluster's are numbers of the plan, which are no ids of GPUs.
+    """
+    if not observed.has_rank_order:
+        return None
     if len(gpu_ids) == report.ranks:
         return gpu_ids[report.rank]
     return ", ".join(gpu_ids) or None

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 import anyio
@@ -69,13 +68,15 @@ class CheckpointReports:
 
 
 def reported_progress(running: AttemptState, now: datetime) -> tuple[ProgressReport, ...]:
-    """How far has it come, by what its first rank has just said? Empty: that is unknown.
+    """How far have its ranks come, by what the first has just said? Empty: that is unknown.
 
-    The first rank speaks for all: which of them is at fault is not known.
+    It speaks for the ranks in its pod, and of another pod nothing is known.
     """
     values = progress_values(running.labels, running.attempt.attempt_id, now)
-    report = None if values is None else progress_report_of(values)
-    return () if report is None else (replace(report, ranks=1, dumps_stacks=False),)
+    reports = [progress_report_of(each) for each in values]
+    if not reports or reports[0] is None:
+        return ()
+    return tuple(each for each in reports if each is not None)
 
 
 def reported(labels: Mapping[str, object], attempt_id: str) -> CheckpointReport | None:

@@ -6,7 +6,14 @@ from datetime import timedelta
 import pytest
 
 from gpu_core.adapters.files.progress_report import ProgressReport, progress_report_of
-from gpu_core.decisions.checkpoints.progress_labels import LATE, progress_labels, progress_values
+from gpu_core.decisions.checkpoints.progress_labels import (
+    LATE,
+    LONGEST_STACK,
+    MOST_RANKS,
+    progress_labels,
+    progress_values,
+    stacks_in,
+)
 from gpu_core.testing.builders.workloads import NOW, ago
 
 REPORT = ProgressReport(
@@ -16,7 +23,7 @@ REPORT = ProgressReport(
 
 def arrived(labels, now=NOW, attempt_id="a"):
     values = progress_values(labels, attempt_id, now)
-    return None if values is None else progress_report_of(values)
+    return progress_report_of(values[0]) if values else None
 
 
 def test_a_report_arrives_as_it_was_sent():
@@ -67,3 +74,47 @@ def test_a_clock_that_is_wrong_makes_no_run_hang(ahead_s):
 )
 def test_what_is_late_or_cannot_be_understood_is_unknown(labels, attempt_id):
     assert arrived(labels, attempt_id=attempt_id) is None
+
+
+PEER = replace(REPORT, rank=3, ranks=8, steps=11, phase=None, gpu_id="GPU-d", pid=9)
+PEERS, STACKS = "prefect-gpu.progress.peers", "prefect-gpu.progress.stacks"
+
+
+def test_the_first_rank_sends_the_reports_and_stacks_of_the_ranks_in_its_pod():
+    labels = progress_labels(asdict(REPORT), NOW, [asdict(PEER)], {0: "in wait", 3: "in load"})
+    found = progress_values(labels, "a", NOW)
+    assert [progress_report_of(each) for each in found] == [REPORT, PEER]
+    assert stacks_in(labels, "a", NOW) == {0: "in wait", 3: "in load"}
+    assert stacks_in(labels, "b", NOW) == {}, "another attempt's"
+    assert stacks_in(labels, "a", NOW + LATE + timedelta(seconds=1)) == {}
+    later = labels | progress_labels(asdict(REPORT), NOW)
+    assert (len(progress_values(later, "a", NOW)), stacks_in(later, "a", NOW)) == (1, {})
+
+
+def test_labels_are_bounded():
+    peers = [asdict(replace(PEER, rank=rank)) for rank in range(1, 100)]
+    stacks = {rank: "x" * 100_000 + str(rank) for rank in range(100)}
+    labels = progress_labels(asdict(REPORT), NOW, peers, stacks)
+    assert sum(len(str(value)) for value in labels.values()) < 2 * MOST_RANKS * LONGEST_STACK
+    assert len(progress_values(labels, "a", NOW)) == MOST_RANKS + 1
+    found = stacks_in(labels, "a", NOW)
+    assert len(found) == MOST_RANKS
+    assert all(text.endswith(str(rank)) for rank, text in found.items()), "the end counts"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{", "[]", "7", "null", '{"a": 1}', "[[1], 2]", '{"0": 7}', '["x"]'),
+        *("[" * 10_000, "x" * 10**6),
+    ],
+)
+def test_peers_and_stacks_that_cannot_be_understood_are_left_out(text):
+    labels = progress_labels(asdict(REPORT), NOW) | {PEERS: text, STACKS: text}
+    assert [progress_report_of(each) for each in progress_values(labels, "a", NOW)] == [REPORT]
+    assert stacks_in(labels, "a", NOW) == {}
+
+
+def test_the_report_of_a_peer_of_another_attempt_is_left_out():
+    labels = progress_labels(asdict(REPORT), NOW, [asdict(replace(PEER, attempt_id="b"))])
+    assert len(progress_values(labels, "a", NOW)) == 1

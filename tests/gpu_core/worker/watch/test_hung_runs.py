@@ -187,3 +187,31 @@ def test_a_run_that_reports_no_steps_is_never_named(story):
         assert watched.watch.hung == set()
 
     assert story(scenario) == ([], [])
+
+
+def test_a_rank_is_named_with_the_gpu_that_it_reports(story):
+    """Of a pod: the numbers of the plan are no ids of GPUs."""
+
+    async def scenario(watched):
+        found = watched.infrastructure
+        found.report = replace(REPORT, rank=3, ranks=8, gpu_id="GPU-d")
+        found.answers.set()
+        await watched.look(HUNG_S)
+
+    said, _ = story(scenario)
+    assert "rank 3 on node-1 (GPU-d)" in said[0]
+
+
+def test_a_rank_in_a_pod_that_reports_no_gpu_is_named_without_one(story):
+    async def scenario(watched):
+        found = watched.infrastructure
+
+        async def in_a_pod(_running):
+            return ObservedUse(progress=(found.report,), has_rank_order=False)
+
+        found.observed_use = in_a_pod
+        found.answers.set()
+        await watched.look(HUNG_S)
+
+    said, _ = story(scenario)
+    assert "rank 0 on node-1 waits" in said[0]

@@ -73,7 +73,7 @@ def test_a_run_in_a_pod_that_spins_hangs_by_what_its_first_rank_reports():
         attempt=SimpleNamespace(attempt_id="a"), labels=progress_labels(asdict(report), ago(20))
     )
     (found,) = reported_progress(of_run, NOW)
-    assert (found.steps, found.ranks, found.progressed_at) == (9, 1, ago(380))
+    assert (found.steps, found.ranks, found.progressed_at) == (9, 8, ago(380))
     spins = Load(utilization_ratio=1.0, sm_active_ratio=0.05, cores=1.0)
     level = WorkLevel(observations=9, sm_active_ratio=0.6)
     rank = RankState(

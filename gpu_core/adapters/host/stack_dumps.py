@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from gpu_core.adapters.files.progress_report import ProgressReport, read_stacks
-from gpu_core.worker.process.processes import attempt_id_of
+from gpu_core.adapters.host.attempt_mark import attempt_id_of
 
 # The handler is C code of Python itself and answers within milliseconds, also where Python hangs.
 _ANSWER_S = 2.0

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gpu_core.adapters.files.progress_report import ProgressReport
-from gpu_core.worker.process.stack_dumps import dump_stacks
+from gpu_core.adapters.host.stack_dumps import dump_stacks
 
 HANGS = """
 import faulthandler, signal, sys, threading

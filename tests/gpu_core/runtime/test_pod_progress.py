@@ -1,0 +1,99 @@
+"""The first rank of a pod reports for all its ranks, and sends stacks where one hangs."""
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from gpu_core.adapters.files.progress_report import (
+    ProgressReport,
+    progress_report_of,
+    stacks_path,
+    write_progress_report,
+)
+from gpu_core.decisions.checkpoints.progress_labels import progress_values, stacks_in
+from gpu_core.runtime.pod_progress import PodProgress
+
+NOW = datetime.now(UTC)
+HANGS = """
+import faulthandler, signal, sys, threading
+def waits_for_the_others():
+    print("ready", flush=True)
+    threading.Event().wait()
+faulthandler.register(signal.SIGUSR2, file=open(sys.argv[1], "w"), all_threads=True)
+waits_for_the_others()
+"""
+
+
+@pytest.fixture
+def pids(tmp_path):
+    """Two ranks of attempt `a` in this pod, which hang."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", HANGS, str(stacks_path(tmp_path, rank))],
+            env=os.environ | {"PREFECT_GPU_ATTEMPT_ID": "a"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for process in processes:
+        process.stdout.readline()
+    yield [process.pid for process in processes]
+    for process in processes:
+        assert process.poll() is None  # no signal has ended it
+        process.kill()
+        process.communicate()
+
+
+def reports(folder, pids, quiet_s, **changes):
+    found = [
+        ProgressReport(
+            attempt_id="a", rank=rank, ranks=8, pid=pid, steps=7, dumps_stacks=True,
+            progressed_at=NOW - timedelta(seconds=quiet_s), gpu_id=f"GPU-{rank}", **changes,
+        )
+        for rank, pid in enumerate(pids)
+    ]  # fmt: skip
+    for report in found:
+        write_progress_report(folder, report)
+    return found
+
+
+def test_ranks_that_hang_are_reported_with_their_stacks(tmp_path, pids):
+    sent = reports(tmp_path, pids, quiet_s=130)
+    pod = PodProgress(tmp_path)
+    labels = pod.labels(sent[0], NOW)
+    assert [progress_report_of(each) for each in progress_values(labels, "a", NOW)] == sent
+    stacks = stacks_in(labels, "a", NOW)
+    assert sorted(stacks) == [0, 1]
+    assert all("in waits_for_the_others" in text for text in stacks.values())
+    written = stacks_path(tmp_path, 0).read_text()
+    assert stacks_in(pod.labels(sent[0], NOW), "a", NOW) == stacks
+    assert stacks_path(tmp_path, 0).read_text() == written, "they are taken once"
+    again = reports(tmp_path, pids, quiet_s=1)
+    assert stacks_in(pod.labels(again[0], NOW), "a", NOW) == {}
+
+
+@pytest.mark.parametrize(
+    ("quiet_s", "changes"),
+    [
+        pytest.param(100, {}, id="a pause"),
+        pytest.param(1000, {"phase": "saving"}, id="it saves"),
+        pytest.param(9000, {"phase": "ended"}, id="its loop is over"),
+        pytest.param(400, {"median_step_s": 100.0}, id="its steps take as long"),
+    ],
+)
+def test_ranks_that_work_are_asked_for_no_stacks(tmp_path, pids, quiet_s, changes):
+    sent = reports(tmp_path, pids, quiet_s, **changes)
+    labels = PodProgress(tmp_path).labels(sent[0], NOW)
+    assert len(progress_values(labels, "a", NOW)) == 2
+    assert stacks_in(labels, "a", NOW) == {}
+    assert stacks_path(tmp_path, 0).read_text() == ""
+
+
+def test_without_a_folder_it_speaks_for_itself():
+    own = ProgressReport(attempt_id="a", ranks=8, pid=1, progressed_at=NOW - timedelta(hours=1))
+    labels = PodProgress(None).labels(own, NOW)
+    assert [progress_report_of(each) for each in progress_values(labels, "a", NOW)] == [own]
