@@ -87,6 +87,10 @@ def quiet_hour():
         f"DCGM_FI_DEV_FB_USED{{{OLD},{OF_TRAIN_0}}}": lambda _: 300,
         f"DCGM_FI_DEV_FB_FREE{{{OLD},{OF_TRAIN_0}}}": lambda _: 700,
         f"DCGM_FI_DEV_GPU_UTIL_RATIO{{{NEW},{OF_TRAIN_1}}}": lambda n: 0.8 if n % 20 == 0 else 0,
+        # Of another cluster: a node and a namespace that we do not have.
+        'DCGM_FI_DEV_GPU_UTIL_RATIO{UUID="GPU-y",hostname="n9",pod="p",namespace="other"}': (
+            lambda _: 1.0
+        ),
         f"DCGM_FI_DEV_FB_USED_BYTES{{{NEW},{OF_TRAIN_1}}}": lambda _: 600 * 2**20,
         f"DCGM_FI_DEV_FB_CAPACITY_BYTES{{{NEW},{OF_TRAIN_1}}}": lambda _: 1000 * 2**20,
         'container_cpu_usage_seconds_total{container="c",pod="train-0",namespace="vision"}': (
@@ -112,7 +116,7 @@ def attempt_of(number):
 
 def test_a_run_in_pods_without_work_is_idle_and_plans_read_the_load_of_nodes(tmp_path):
     backfill(tmp_path, quiet_hour())
-    use = PodUse(lambda attempt_id: [pod(attempt_id)], answer_s=60.0)
+    use = PodUse(lambda attempt_id: [pod(attempt_id)], lambda: ["n1"], lambda: ["vision"], 60.0)
     runs = [attempt_of(0), attempt_of(1)]
     with run_prometheus(tmp_path, []) as prometheus:
         while not prometheus.result("vector(1)"):
@@ -134,6 +138,7 @@ def test_a_run_in_pods_without_work_is_idle_and_plans_read_the_load_of_nodes(tmp
     )
     assert quiet.is_idle, quiet.text
     assert not busy.is_idle, busy.text
+    assert {each.sample.gpu_id for each in use._use.devices} == {"GPU-old", "GPU-new"}
     allocations = [make_allocation(each.workload, {"n1": "0"}, admitted_at=BEGUN) for each in runs]
     found = use.measurements(runs, [], allocations, now)
     loads = {node: round(load.load_ratio, 2) for node, load in found.loads.items()}

@@ -15,6 +15,11 @@ from gpu_core.decisions.telemetry.metric_names import READINGS
 from gpu_core.decisions.telemetry.pod_summaries import RangeQuery
 from gpu_core.decisions.telemetry.samples import GpuSample
 from gpu_core.decisions.telemetry.series import DeviceReading, Series, readings_of
+from gpu_core.decisions.telemetry.series_selectors import (
+    NAMESPACE_LABELS,
+    NODE_LABELS,
+    selectors,
+)
 
 STEP_S = 30
 """From point to point. Scrapes are every 15 to 60 seconds, as a rule."""
@@ -27,14 +32,14 @@ _FIELDS = frozenset(
 )
 
 # DCGM has no total, and its memory in use and free add up to it.
-_NAMES = "|".join(
+_NAMES = tuple(
     name
     for name, reading in READINGS.items()
     if reading.quantity is None or reading.quantity.field in _FIELDS
 )
 
-# The name and labels of the kubelet's cAdvisor; the pod as a whole has an empty container.
-_CORES = "sum by (namespace, pod) (rate(container_cpu_usage_seconds_total{container!=''}[2m]))"
+# The name of the kubelet's cAdvisor.
+_CORES = "container_cpu_usage_seconds_total"
 
 Pod = tuple[str, str]
 """A namespace, and the name of a pod in it."""
@@ -56,8 +61,12 @@ class ClusterUse:
             cores={key: value for key, value in (self.cores or {}).items() if key[1] >= moment},
         )
 
-    def with_points(self, gpus: Iterable[Series], cores: Iterable[Series]) -> "ClusterUse":
-        """With the points of an answer; of a moment that is known before nothing changes."""
+    def with_points(self, points: Iterable[Series]) -> "ClusterUse":
+        """With the points of an answer; of a moment that is known before nothing changes.
+
+        Points without a metric's name are processor cores.
+        """
+        gpus, cores = _split(points)
         last = self.devices[-1].sample.at if self.devices else None
         found = (each for each in readings_of(gpus) if last is None or each.sample.at > last)
         known = {
@@ -67,16 +76,44 @@ class ClusterUse:
         return ClusterUse(devices=(*self.devices, *found), cores=known | dict(self.cores or {}))
 
 
-def cluster_queries(now: datetime) -> tuple[RangeQuery, RangeQuery]:
+def _split(points: Iterable[Series]) -> tuple[list[Series], list[Series]]:
+    found: tuple[list[Series], list[Series]] = ([], [])
+    for each in points:
+        found[not each.name].append(each)
+    return found
+
+
+def cluster_queries(
+    now: datetime, nodes: Collection[str], namespaces: Collection[str]
+) -> tuple[RangeQuery, ...]:
     """The questions about GPUs and about processor cores, for the last minute.
 
     Their moments are multiples of the step, so that two answers have the same ones.
+
+    Args:
+        now: Aware.
+        nodes: Ours; a Prometheus may know those of other clusters.
+        namespaces: Of our pods: an exporter may name the pod on a GPU and not its node. None, and
+            no processor cores are asked about.
     """
     end_s = int(now.timestamp()) // STEP_S * STEP_S
     end = datetime.fromtimestamp(end_s, now.tzinfo)
     start = end - timedelta(seconds=2 * STEP_S)
-    gpus = RangeQuery(f'{{__name__=~"{_NAMES}"}}', start, end, STEP_S)
-    return gpus, RangeQuery(_CORES, start, end, STEP_S)
+    either = (
+        *selectors(_NAMES, NODE_LABELS, nodes),
+        *selectors(_NAMES, NAMESPACE_LABELS, namespaces),
+    )
+    queries = [
+        *([" or ".join(either)] if either else ()),
+        *map(_cores, selectors([_CORES], ["namespace"], namespaces)),
+    ]
+    return tuple(RangeQuery(query, start, end, STEP_S) for query in queries)
+
+
+def _cores(selector: str) -> str:
+    # The pod as a whole has an empty container.
+    of_containers = f'{selector[:-1]},container!=""}}'
+    return f"sum by (namespace, pod) (rate({of_containers}[2m]))"
 
 
 def folded_activity(

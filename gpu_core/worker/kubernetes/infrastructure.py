@@ -176,9 +176,11 @@ class KubernetesInfrastructure:
         self._policy = KubernetesPolicy()
         self._telemetry = TelemetryPolicy()
         self._pod_telemetry = PodTelemetry()
-        self._pod_use = PodUse(self._view.pods_of)
         self._version = ServerVersion(api)
         self._offers = NodeInventory(self._view, pool, template)
+        self._pod_use = PodUse(
+            self._view.pods_of, self._offers.gpu_counts, lambda: self._view.namespaces
+        )
         self._bindings = Bindings(self._view, self._offers)
         self._node_pools = NodePools(api)
         self._rights = MissingRights()

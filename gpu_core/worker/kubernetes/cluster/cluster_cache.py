@@ -100,6 +100,12 @@ class ClusterCache:
         return list(self._jobs_by_attempt.get(attempt_id, {}).values())
 
     @property
+    def namespaces(self) -> set[str]:
+        """Those of all pods of attempts."""
+        of_attempts = (pods.values() for pods in self._pods_by_attempt.values())
+        return {pod["metadata"]["namespace"] for pods in of_attempts for pod in pods}
+
+    @property
     def attempt_ids(self) -> set[str]:
         """The attempts of which something is there."""
         return {*self._jobs_by_attempt, *self._pods_by_attempt}

@@ -1,7 +1,7 @@
 """What the GPUs of running pods do, from the Prometheus that the policy names."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -36,18 +36,30 @@ PodsOf = Callable[[str], Sequence[Mapping[str, Any]]]
 
 
 class PodUse:
-    """Asks every 30 s about all GPUs, in the background: no cycle waits for an answer.
+    """Asks every 30 s about the GPUs of our nodes and pods, in the background.
+
+    No cycle waits for an answer.
 
     Without an address, or an answer, nothing is known, and nothing is decided from it. A failure is
     said once.
 
     Args:
         pods_of: What the cluster has of an attempt.
+        nodes: The names of our nodes.
+        namespaces: Those of our pods.
         answer_s: How long both questions may take.
     """
 
-    def __init__(self, pods_of: PodsOf, answer_s: float = _ANSWER_S) -> None:
+    def __init__(
+        self,
+        pods_of: PodsOf,
+        nodes: Callable[[], Collection[str]],
+        namespaces: Callable[[], Collection[str]],
+        answer_s: float = _ANSWER_S,
+    ) -> None:
         self._pods_of = pods_of
+        self._nodes = nodes
+        self._namespaces = namespaces
         self._answer_s = answer_s
         self._policy: Policy | None = None
         self._use = ClusterUse()
@@ -75,10 +87,12 @@ class PodUse:
         kept = self._use.since(now - timedelta(seconds=kept_s))
         try:
             with anyio.fail_after(self._answer_s):
-                gpus, cores = [
-                    await query_range(url, query, self._answer_s) for query in cluster_queries(now)
+                points = [
+                    point
+                    for query in cluster_queries(now, self._nodes(), self._namespaces())
+                    for point in await query_range(url, query, self._answer_s)
                 ]
-            self._use = kept.with_points(gpus, cores)
+            self._use = kept.with_points(points)
         except (PrometheusError, TimeoutError) as error:
             self._note_failure(str(error) or f"{url} does not answer in {self._answer_s:g} s")
             return

@@ -49,7 +49,7 @@ def judged(points, *, gpu_count=1, pods=(POD,), until):
     """How idle is the attempt after these points, asked for one after the other?"""
     use, activity = ClusterUse(), None
     for gpus, processors in points:
-        use = use.with_points(gpus, processors)
+        use = use.with_points([*gpus, *processors])
         activity = folded_activity(activity, use, pods, gpu_count, NOW)
     if activity is None:
         return None
@@ -124,14 +124,14 @@ def test_the_load_of_a_node_is_the_larger_of_utilisation_and_memory():
             *gpu(n, gpu_id="GPU-b", utilization=0.1, used=800),
             *gpu(n, gpu_id="GPU-c", node="n2", utilization=0.5, total=None),
         ]
-        use = use.with_points(points, [])
+        use = use.with_points(points)
     # GPU-a: 0.3 and 0.6 for half of the time each; GPU-b: 0.8.
     assert load_by_node(use) == {"n1": pytest.approx((0.45 + 0.8) / 2)}
 
 
 def test_the_utilisation_of_a_run_is_that_of_all_of_its_gpus():
     points = [*gpu(0, utilization=0.2), *gpu(0, gpu_id="GPU-b", utilization=0.4)]
-    use = ClusterUse().with_points(points, [])
+    use = ClusterUse().with_points(points)
     assert utilization_of(use, [POD], 2) == pytest.approx(0.3)
     assert utilization_of(use, [POD], 3) is None
     assert utilization_of(use, [("vision", "other")], 2) is None
@@ -139,7 +139,25 @@ def test_the_utilisation_of_a_run_is_that_of_all_of_its_gpus():
 
 
 def test_two_questions_soon_after_each_other_have_the_same_moments():
-    one, two = (cluster_queries(NOW + timedelta(seconds=s)) for s in (31, 59))
+    asked = ((NOW + timedelta(seconds=s), ["n1"], ["vision"]) for s in (31, 59))
+    one, two = (cluster_queries(*each) for each in asked)
     assert one == two
     assert (one[0].end - NOW).total_seconds() == STEP_S
     assert one[0].end - one[0].start == timedelta(seconds=2 * STEP_S)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "namespaces", "want"),
+    [
+        pytest.param(["n1", "n2"], ["vision"], 2, id="both"),
+        pytest.param(["n1", "n2"], [], 1, id="no pod of ours"),
+        pytest.param([], ["vision"], 2, id="nodes that are not known"),
+        pytest.param([], [], 0, id="nothing is ours"),
+    ],
+)
+def test_the_questions_are_about_our_nodes_and_namespaces(nodes, namespaces, want):
+    queries = [each.query for each in cluster_queries(NOW, nodes, namespaces)]
+    assert len(queries) == want
+    for query in queries:
+        selectors = query.split(" or ")
+        assert all('=~"n1|n2"' in each or '=~"vision"' in each for each in selectors), query

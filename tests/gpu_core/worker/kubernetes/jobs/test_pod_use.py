@@ -33,6 +33,7 @@ class Answering(BaseHTTPRequestHandler):
         form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
         (query,), (end,) = form["query"], form["end"]
         self.server.asked += 1
+        assert 'n1"' in query or 'vision"' in query, "other clusters may be in this Prometheus"
         if "container_cpu_usage_seconds_total" in query:
             rows = [{"metric": OF_POD, "values": [[float(end), "0.01"]]}]
         else:
@@ -72,7 +73,12 @@ def running(gpus=1, **shape):
 def use_of(server, **sections):
     telemetry = {"prometheus_url": f"http://127.0.0.1:{server.server_port}"}
     telemetry |= sections.pop("telemetry", {})
-    found = PodUse(lambda attempt_id: [POD] if attempt_id == "a1" else [], answer_s=60.0)
+    found = PodUse(
+        lambda attempt_id: [POD] if attempt_id == "a1" else [],
+        lambda: ["n1"],
+        lambda: ["vision"],
+        answer_s=60.0,
+    )
     found.set_policy(make_policy(telemetry=telemetry, **sections))
     return found
 
