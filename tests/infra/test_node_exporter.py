@@ -150,7 +150,8 @@ class Cluster:
 
 def test_what_a_real_prometheus_knows_holds_the_gpus_of_our_nodes_that_are_not_well(node, tmp_path):
     """Another cluster's worker asks the same Prometheus, and its nodes have other names."""
-    url = node([*gpu_lines("GPU-a"), *gpu_lines("GPU-b")])
+    well = gpu_lines("GPU-a", temperature=60)
+    url = node([*well, *gpu_lines("GPU-b", temperature=60)])
     wait_for(lambda: "GPU-b" in httpx.get(url).text, "the exporter has sampled")
     job = {
         "job_name": "node",
@@ -170,7 +171,7 @@ def test_what_a_real_prometheus_knows_holds_the_gpus_of_our_nodes_that_are_not_w
 
         assert held() == {}
         hot = gpu_lines("GPU-b", temperature=90)
-        node.machine.write_text("\n".join([*gpu_lines("GPU-a"), "xid GPU-a 79", *hot]) + "\n")
+        node.machine.write_text("\n".join([*well, "xid GPU-a 79", *hot]) + "\n")
         wait_for(lambda: len(held()) == 2, "both are held")
         assert ours.held == {
             "GPU-a": "XID 79 (the GPU has fallen off the bus) (node n1)",
