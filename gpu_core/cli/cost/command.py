@@ -156,8 +156,11 @@ def run_export(
     window, version = period_window(period, day), parse_focus_version(focus)
     provenance = None if with_generated else Provenance.MEASURED
     with open_to_read(ledger_url()) as ledger:
-        records = ledger.usage(window.start, window.end, provenance=provenance, pool=pool)
-    charges = charges_of(records, window, datetime.now(UTC))
+        # A pool's reserved machines are used up by the runs of all pools.
+        records = ledger.usage(window.start, window.end, provenance=provenance)
+        machines = ledger.capacity(window.start, window.end)
+    of_pool = [machine for machine in machines if pool in (None, machine.pool)]
+    charges = charges_of(records, window, datetime.now(UTC), of_pool, pool)
     write_rows(path, COLUMNS[version], focus_rows(charges))
     _name_unpriced(charges)
     return 0

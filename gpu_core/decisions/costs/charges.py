@@ -1,15 +1,29 @@
-"""What a period is billed: one charge for each resource that an attempt held at one price."""
+"""What a period is billed: one charge for each resource that an attempt held at one price.
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+A reserved machine is a commitment: it is bought for its time, its runs' charges use it up, and what
+they leave is unused. Used and unused make its cost, to the micro-dollar.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
 
+from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
 from gpu_core.decisions.costs.cost_report import period_window
-from gpu_core.decisions.costs.usage import NO_USAGE, US_PER_HOUR, Exact, Usage, apportioned
+from gpu_core.decisions.costs.idle import counted_in, held_part
+from gpu_core.decisions.costs.usage import (
+    US_PER_HOUR,
+    Exact,
+    Usage,
+    apportioned,
+    sum_usage,
+)
 from gpu_core.decisions.costs.usage_cost import Held, Window, usage_for
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
+from gpu_core.decisions.model.cluster import RESERVED
 from gpu_core.decisions.model.prices import PriceChange, Rates
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -21,6 +35,29 @@ class Resource(StrEnum):
     GPU = "GPU"
     CPU = "CPU"
     MEMORY = "Memory"
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedTime:
+    """A reserved machine with a known price, in one month."""
+
+    interval: CapacityInterval
+    period: Window
+
+    @property
+    def unit_micro_usd(self) -> int:
+        """The price of one hour of the machine; over 0."""
+        return self.interval.micro_usd_per_hour or 0
+
+    @property
+    def exact_micro_usd(self) -> Fraction:
+        """What its time costs, used or not."""
+        held_us = (self.period.end - self.period.start) // _MICROSECOND
+        return Fraction(held_us * self.unit_micro_usd, US_PER_HOUR)
+
+    def hours(self, micro_usd: Exact) -> Fraction:
+        """How many hours of the machine are this much of its cost?"""
+        return Fraction(micro_usd) / self.unit_micro_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +74,16 @@ class Charge:
     unit_micro_usd: int
     """The price of one hour."""
     exact_micro_usd: Exact
+    commitment: CommittedTime | None = None
+    """The reserved machine that it uses up; None: it is billed by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unused:
+    """What is left of a reserved machine's time."""
+
+    commitment: CommittedTime
+    exact_micro_usd: Exact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,18 +92,71 @@ class Charges:
 
     window: Window
     charges: tuple[Charge, ...]
+    unused: tuple[Unused, ...] = ()
+    """One for each reserved machine and month, also where nothing is left."""
     unpriced_gpu_us: Exact
     """GPU-microseconds that no charge is made for, because they have no price."""
     unpriced_us: Exact
     """The same for attempts without GPUs: their time."""
 
-    def micro_usd(self) -> list[int]:
-        """The charges in whole micro-USD, which add up to the report of the same window."""
-        return apportioned([charge.exact_micro_usd for charge in self.charges])
+    def micro_usd(self) -> tuple[list[int], list[int]]:
+        """The charges and what is unused, in whole micro-USD.
+
+        Without reserved machines they add up to the report of the same window. The charges and the
+        rest of a reserved machine add up to what it costs, rounded with all others.
+        """
+        groups: dict[CommittedTime | None, list[Exact]] = defaultdict(list)
+        for charge in self.charges:
+            groups[charge.commitment].append(charge.exact_micro_usd)
+        for left in self.unused:
+            groups[left.commitment].append(left.exact_micro_usd)
+        sums = apportioned([sum(parts, Fraction(0)) for parts in groups.values()])
+        whole = {
+            commitment: iter(apportioned(parts, of_group))
+            for (commitment, parts), of_group in zip(groups.items(), sums, strict=True)
+        }
+        return (
+            [next(whole[charge.commitment]) for charge in self.charges],
+            [next(whole[left.commitment]) for left in self.unused],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """What an attempt held at one price in one month, and which of it was on reserved machines."""
+
+    run: RunRecord
+    attempt: Attempt
+    period: Window
+    rates: Rates
+    amounts: "_Amounts"
+    covered: Mapping[CommittedTime, "_Amounts"] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Amounts:
+    usage: Usage
+    priced_gpu_us: Exact
+    """GPUs that are paid for, times microseconds. An older version kept the price of the part that
+    was held, and that is paid once."""
+
+    @classmethod
+    def of(cls, held: Held, held_us: int, rates: Rates) -> "_Amounts":
+        return cls(usage_for(held, held_us, rates), held_us * held.priced_gpus)
+
+    def times(self, part: Exact) -> "_Amounts":
+        return _Amounts(self.usage.times(part), self.priced_gpu_us * part)
+
+    def __sub__(self, other: "_Amounts") -> "_Amounts":
+        return _Amounts(self.usage - other.usage, self.priced_gpu_us - other.priced_gpu_us)
 
 
 def charges_of(
-    records: Iterable[tuple[RunRecord, Sequence[Attempt]]], window: Window, now: datetime
+    records: Iterable[tuple[RunRecord, Sequence[Attempt]]],
+    window: Window,
+    now: datetime,
+    machines: Iterable[CapacityInterval] = (),
+    pool: str | None = None,
 ) -> Charges:
     """What is billed for this window?
 
@@ -66,50 +166,129 @@ def charges_of(
         records: Runs with all their attempts.
         window: The time that counts.
         now: Attempts that still hold their GPUs are charged up to here.
+        machines: Those with a time in the window; the reserved ones with a price are commitments.
+        pool: Only what this pool's runs held, and what others used of these machines; None: all.
     """
-    found: list[Charge] = []
-    together = NO_USAGE
-    for run, attempt in ((run, each) for run, attempts in records for each in attempts):
-        if not attempt.has_run:
-            continue
-        held = Held.by(attempt)
-        for period, change in _periods(attempt, window, now):
-            held_us = (period.end - period.start) // _MICROSECOND
-            usage = usage_for(held, held_us, change.rates)
-            together += usage
-            found += [
-                Charge(
-                    run=run,
-                    attempt=attempt,
-                    resource=resource,
-                    period=period,
-                    rates=change.rates,
-                    hours=Fraction(amount_us, US_PER_HOUR),
-                    unit_micro_usd=price,
-                    exact_micro_usd=micro_usd,
-                )
-                for resource, amount_us, price, micro_usd in _priced(
-                    usage, held_us * held.priced_gpus, change.rates
-                )
-                if price is not None and amount_us
-            ]
+    times = _committed_times(machines, window, now)
+    by_node: dict[tuple[str, str], list[CommittedTime]] = defaultdict(list)
+    for time in times:
+        by_node[time.interval.host, time.interval.node].append(time)
+    held = [
+        _with_covered(part, by_node)
+        for run, attempts in records
+        for attempt in attempts
+        if attempt.has_run
+        for part in _held_parts(run, attempt, window, now)
+    ]
+    paid: dict[CommittedTime, Exact] = defaultdict(int)
+    for part in held:
+        for time, amounts in part.covered.items():
+            paid[time] += amounts.usage.exact_micro_usd
+    # Attempts that overlap because clocks or prices differ pay more than the machine costs.
+    fits = {
+        time: min(Fraction(1), time.exact_micro_usd / of_runs) if of_runs else Fraction(1)
+        for time, of_runs in paid.items()
+    }
+    together = sum_usage(part.amounts.usage for part in held if pool in (None, part.run.pool))
     return Charges(
         window=window,
-        charges=tuple(found),
+        charges=tuple(
+            charge
+            for part in held
+            for charge in _charges(part, fits)
+            if charge.commitment is not None or pool in (None, part.run.pool)
+        ),
+        unused=tuple(
+            Unused(
+                commitment=time,
+                exact_micro_usd=max(Fraction(0), time.exact_micro_usd - paid.get(time, 0)),
+            )
+            for time in times
+        ),
         unpriced_gpu_us=together.unpriced_gpu_us,
         unpriced_us=together.unpriced_us,
     )
 
 
+def _committed_times(
+    machines: Iterable[CapacityInterval], window: Window, now: datetime
+) -> list[CommittedTime]:
+    found = []
+    for interval in machines:
+        if interval.capacity_type == RESERVED and interval.micro_usd_per_hour:
+            counted = counted_in(interval, window, now)
+            found += [
+                CommittedTime(interval, month)
+                for month in ([] if counted is None else _months(counted.start, counted.end))
+            ]
+    return found
+
+
+def _held_parts(run: RunRecord, attempt: Attempt, window: Window, now: datetime) -> Iterator[_Held]:
+    held = Held.by(attempt)
+    for period, change in _periods(attempt, window, now):
+        held_us = (period.end - period.start) // _MICROSECOND
+        yield _Held(
+            run=run,
+            attempt=attempt,
+            period=period,
+            rates=change.rates,
+            amounts=_Amounts.of(held, held_us, change.rates),
+        )
+
+
+def _with_covered(part: _Held, by_node: Mapping[tuple[str, str], Sequence[CommittedTime]]) -> _Held:
+    attempt = part.attempt
+    if not by_node or not attempt.is_placed:
+        return part
+    covered = {}
+    for node in {share.node for share in attempt.held} or {attempt.node}:
+        for time in by_node.get((attempt.host, node), ()):
+            start = max(time.period.start, part.period.start)
+            held_us = (min(time.period.end, part.period.end) - start) // _MICROSECOND
+            if held_us > 0:
+                covered[time] = _Amounts.of(held_part(attempt, node), held_us, part.rates)
+    return replace(part, covered=covered)
+
+
+def _charges(part: _Held, fits: Mapping[CommittedTime, Fraction]) -> Iterator[Charge]:
+    rest = part.amounts
+    for time, amounts in part.covered.items():
+        fitting = amounts.times(fits[time])
+        rest = rest - fitting
+        yield from _of_amounts(part, fitting, time)
+    yield from _of_amounts(part, rest, None)
+
+
+def _of_amounts(
+    part: _Held, amounts: _Amounts, commitment: CommittedTime | None
+) -> Iterator[Charge]:
+    for resource, amount_us, price, micro_usd in _priced(
+        amounts.usage, amounts.priced_gpu_us, part.rates
+    ):
+        if price is not None and amount_us:
+            yield Charge(
+                run=part.run,
+                attempt=part.attempt,
+                resource=resource,
+                period=part.period if commitment is None else _both(part, commitment),
+                rates=part.rates,
+                hours=Fraction(amount_us, US_PER_HOUR),
+                unit_micro_usd=price,
+                exact_micro_usd=micro_usd,
+                commitment=commitment,
+            )
+
+
+def _both(part: _Held, commitment: CommittedTime) -> Window:
+    first, second = part.period, commitment.period
+    return Window(max(first.start, second.start), min(first.end, second.end))
+
+
 def _priced(
     usage: Usage, priced_gpu_us: Exact, rates: Rates
 ) -> tuple[tuple[Resource, Exact, int | None, Exact], ...]:
-    """Each resource with its amount, its price and its cost.
-
-    Args:
-        priced_gpu_us: GPUs that are paid for, times microseconds. An older version kept the price
-            of the part that was held, and that is paid once.
-    """
+    """Each resource with its amount, its price and its cost."""
     return (
         (Resource.GPU, priced_gpu_us, rates.gpu_micro_usd_per_hour, usage.gpu_micro_usd),
         (Resource.CPU, usage.cpu_us, rates.cpu_micro_usd_per_hour, usage.cpu_micro_usd),
@@ -132,7 +311,13 @@ def _periods(
     for change, until in zip(changes, ends, strict=True):
         start = max(change.since, attempt.admitted_at, window.start).astimezone(UTC)
         end = min(until, held_until, window.end).astimezone(UTC)
-        while start < end:
-            turn = min(end, billing_period(start).end)
-            yield Window(start, turn), change
-            start = turn
+        for month in _months(start, end):
+            yield month, change
+
+
+def _months(start: datetime, end: datetime) -> Iterator[Window]:
+    """This time, cut at the turns of months."""
+    while start < end:
+        turn = min(end, billing_period(start).end)
+        yield Window(start, turn)
+        start = turn

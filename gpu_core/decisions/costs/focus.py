@@ -2,8 +2,12 @@
 
 Source: FOCUS specification 1.2 (focus.finops.org, May 2025), and the data model of 1.4, which names
 the service provider and the host provider where 1.2 has a provider and a publisher; other columns
-are the same. Columns that have no meaning here are left out: discounts for commitments,
-reservations of capacity, other currencies and regions.
+are the same. Columns that have no meaning here are left out: reservations of capacity apart from
+their price, other currencies and regions.
+
+A reserved machine is a commitment by the hour: its purchase is billed, the charges of its runs are
+billed nothing and have their part of its cost as `EffectiveCost`, and what is left is a row of its
+own that is unused.
 """
 
 import json
@@ -13,7 +17,13 @@ from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 
-from gpu_core.decisions.costs.charges import Charge, Charges, Resource, billing_period
+from gpu_core.decisions.costs.charges import (
+    Charge,
+    Charges,
+    CommittedTime,
+    Resource,
+    billing_period,
+)
 from gpu_core.decisions.costs.usage import Exact, round_half_up
 from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.errors import InvalidInput, listed
@@ -27,6 +37,7 @@ _UNITS = {
     Resource.CPU: "Core-Hours",
     Resource.MEMORY: "GiB-Hours",
 }
+_MACHINE_UNIT = "Hours"
 _PRICING_CATEGORIES = {"on-demand": "Standard", "spot": "Dynamic", "reserved": "Committed"}
 
 FocusRow = dict[str, str | None]
@@ -43,6 +54,9 @@ _ALL_COLUMNS = (
     "AvailabilityZone", "BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency",
     "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory", "ChargeClass",
     "ChargeDescription", "ChargeFrequency", "ChargePeriodEnd", "ChargePeriodStart",
+    "CommitmentDiscountCategory", "CommitmentDiscountId", "CommitmentDiscountName",
+    "CommitmentDiscountQuantity", "CommitmentDiscountStatus", "CommitmentDiscountType",
+    "CommitmentDiscountUnit",
     "ConsumedQuantity", "ConsumedUnit", "ContractedCost", "ContractedUnitPrice", "EffectiveCost",
     "HostProviderName",
     "InvoiceId", "InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory",
@@ -52,6 +66,7 @@ _ALL_COLUMNS = (
     "SkuPriceId", "SubAccountId", "SubAccountName",
     "Tags", "x_AttemptNumber", "x_FlowRunId", "x_PriceAsOf", "x_PriceSource",
 )  # fmt: skip
+_COMMITMENT_COLUMNS = tuple(name for name in _ALL_COLUMNS if name.startswith("Commitment"))
 _OF_ONE_VERSION = {
     FocusVersion.V1_2: frozenset({"ProviderName", "PublisherName"}),
     FocusVersion.V1_4: frozenset({"HostProviderName", "ServiceProviderName"}),
@@ -69,7 +84,8 @@ COLUMNS = {
 
 DECIMAL_COLUMNS = frozenset(
     {
-        "BilledCost", "ConsumedQuantity", "ContractedCost", "ContractedUnitPrice",
+        "BilledCost", "CommitmentDiscountQuantity", "ConsumedQuantity", "ContractedCost",
+        "ContractedUnitPrice",
         "EffectiveCost", "ListCost", "ListUnitPrice", "PricingQuantity",
     }
 )  # fmt: skip
@@ -96,13 +112,125 @@ def parse_focus_version(text: str) -> FocusVersion:
 def focus_rows(charges: Charges) -> Iterator[FocusRow]:
     """The rows of a file, one for each charge, with the columns of all versions.
 
-    Their `BilledCost` adds up to the report.
+    Their `EffectiveCost` adds up to the report and what is unused of reserved machines, and so does
+    their `BilledCost`.
     """
-    for charge, micro_usd in zip(charges.charges, charges.micro_usd(), strict=True):
+    of_charges, of_unused = charges.micro_usd()
+    bought: dict[CommittedTime, int] = {}
+    for charge, micro_usd in zip(charges.charges, of_charges, strict=True):
         yield _row(charge, micro_usd)
+        if charge.commitment is not None:
+            bought[charge.commitment] = bought.get(charge.commitment, 0) + micro_usd
+    for left, micro_usd in zip(charges.unused, of_unused, strict=True):
+        time = left.commitment
+        yield _purchase(time, bought.get(time, 0) + micro_usd)
+        if left.exact_micro_usd:
+            yield _unused(time, left.exact_micro_usd, micro_usd)
+
+
+def _purchase(time: CommittedTime, micro_usd: int) -> FocusRow:
+    return _machine_row(time, time.exact_micro_usd) | {
+        "BilledCost": _text(Decimal(micro_usd) / MICRO_USD_PER_USD),
+        "ChargeCategory": "Purchase",
+        "ChargeDescription": f"Reserved machine {time.interval.node}",
+        "ChargeFrequency": "Recurring",
+        "EffectiveCost": "0.0",
+    }
+
+
+def _unused(time: CommittedTime, exact_micro_usd: Exact, micro_usd: int) -> FocusRow:
+    return _machine_row(time, exact_micro_usd) | {
+        "BilledCost": "0.0",
+        "ChargeCategory": "Usage",
+        "ChargeDescription": f"Unused time of reserved machine {time.interval.node}",
+        "ChargeFrequency": "Usage-Based",
+        "CommitmentDiscountStatus": "Unused",
+        "EffectiveCost": _text(Decimal(micro_usd) / MICRO_USD_PER_USD),
+    }
+
+
+def _machine_row(time: CommittedTime, exact_micro_usd: Exact) -> FocusRow:
+    """What is the same of a machine's purchase and of what is left of it."""
+    machine, month = time.interval, billing_period(time.period.start)
+    price = Decimal(time.unit_micro_usd) / MICRO_USD_PER_USD
+    hours = _rounded(time.hours(exact_micro_usd))
+    name = machine.instance_type or f"{machine.gpus}x{machine.gpu_type}"
+    return (
+        dict.fromkeys(_ALL_COLUMNS)
+        | _commitment(time, exact_micro_usd)
+        | {
+            "AvailabilityZone": machine.zone,
+            "BillingAccountId": machine.pool,
+            "BillingAccountName": f"Work pool {machine.pool}",
+            "BillingCurrency": "USD",
+            "BillingPeriodEnd": _moment(month.end),
+            "BillingPeriodStart": _moment(month.start),
+            "ChargePeriodEnd": _end(time.period),
+            "ChargePeriodStart": _moment(time.period.start),
+            "ContractedCost": _text(price * hours),
+            "ContractedUnitPrice": _text(price),
+            "InvoiceIssuerName": PROVIDER,
+            "ListCost": _text(price * hours),
+            "ListUnitPrice": _text(price),
+            "PricingCategory": "Committed",
+            "PricingQuantity": _text(hours),
+            "PricingUnit": _MACHINE_UNIT,
+            "ProviderName": PROVIDER,
+            "PublisherName": PROVIDER,
+            "ResourceId": _commitment_id(time),
+            "ResourceName": machine.node,
+            "ResourceType": name,
+            "ServiceCategory": "Compute",
+            "ServiceName": "GPU work pool",
+            "ServiceProviderName": PROVIDER,
+            "ServiceSubcategory": "Virtual Machines",
+            "SkuId": f"{name}/{machine.capacity_type}",
+            "SkuMeter": "Machine time",
+            "SkuPriceDetails": json.dumps(
+                {"GpuCount": machine.gpus, "x_GpuModel": machine.gpu_type}
+            ),
+            "SkuPriceId": f"{name}/{machine.capacity_type}@{time.unit_micro_usd}",
+            "Tags": json.dumps({}),
+            "x_PriceAsOf": None if machine.price_as_of is None else _moment(machine.price_as_of),
+            "x_PriceSource": machine.price_source,
+        }
+    )
+
+
+def _commitment(time: CommittedTime, exact_micro_usd: Exact) -> FocusRow:
+    """What a row says of the reserved machine of which it is this much."""
+    return {
+        "CommitmentDiscountCategory": "Usage",
+        "CommitmentDiscountId": _commitment_id(time),
+        "CommitmentDiscountName": time.interval.node,
+        "CommitmentDiscountQuantity": _text(_rounded(time.hours(exact_micro_usd))),
+        "CommitmentDiscountStatus": None,
+        "CommitmentDiscountType": "Reserved machine",
+        "CommitmentDiscountUnit": _MACHINE_UNIT,
+    }
+
+
+def _commitment_id(time: CommittedTime) -> str:
+    machine = time.interval
+    return machine.instance_id or f"{machine.host}/{machine.node}"
 
 
 def _row(charge: Charge, micro_usd: int) -> FocusRow:
+    row = _charge_row(charge, micro_usd)
+    if charge.commitment is None:
+        return row
+    return (
+        row
+        | _commitment(charge.commitment, charge.exact_micro_usd)
+        | {
+            "BilledCost": "0.0",
+            "CommitmentDiscountStatus": "Used",
+            "PricingCategory": "Committed",
+        }
+    )
+
+
+def _charge_row(charge: Charge, micro_usd: int) -> FocusRow:
     run, attempt = charge.run, charge.attempt
     month = billing_period(charge.period.start)
     quantity = _rounded(charge.hours)
@@ -126,6 +254,7 @@ def _row(charge: Charge, micro_usd: int) -> FocusRow:
         "ChargeFrequency": "Usage-Based",
         "ChargePeriodEnd": _end(charge.period),
         "ChargePeriodStart": _moment(charge.period.start),
+        **dict.fromkeys(_COMMITMENT_COLUMNS),
         "ConsumedQuantity": _text(quantity),
         "ConsumedUnit": unit,
         "ContractedCost": listed,

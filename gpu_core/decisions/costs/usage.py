@@ -48,8 +48,8 @@ class Usage:
     def _with(self, combine: Callable[[Exact, Exact], Exact], other: "Usage") -> "Usage":
         return Usage(**{n: combine(getattr(self, n), getattr(other, n)) for n in _NAMES})
 
-    def times(self, number: int) -> "Usage":
-        """A multiple of it."""
+    def times(self, number: Exact) -> "Usage":
+        """A multiple or a part of it."""
         return Usage(**{name: number * getattr(self, name) for name in _NAMES})
 
     @property
@@ -120,7 +120,7 @@ def round_half_up(amount: Exact) -> int:
     return (2 * amount.numerator + amount.denominator) // (2 * amount.denominator)
 
 
-def apportioned(amounts: Sequence[Exact]) -> list[int]:
+def apportioned(amounts: Sequence[Exact], whole: int | None = None) -> list[int]:
     """The amounts in whole units that add up to their rounded sum: by largest remainder.
 
     Each is rounded down, and the units that are then missing go to the largest remainders, among
@@ -128,10 +128,14 @@ def apportioned(amounts: Sequence[Exact]) -> list[int]:
 
     >>> apportioned([Fraction(3_670_001, 4)] * 4)
     [917501, 917500, 917500, 917500]
+
+    Args:
+        amounts: The exact amounts.
+        whole: See `apportioned_parts`.
     """
     common = lcm(*(amount.denominator for amount in amounts))
     numerators = [amount.numerator * (common // amount.denominator) for amount in amounts]
-    return apportioned_parts(numerators, common)
+    return apportioned_parts(numerators, common, whole)
 
 
 def apportioned_parts(

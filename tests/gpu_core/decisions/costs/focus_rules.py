@@ -113,10 +113,11 @@ class _File:
         return _column(check) in self.columns
 
     def _check_value(self, check: Mapping[str, Any], row: Row) -> bool:
-        return row.get(_column(check)) == check["Value"]
+        value, wanted = row.get(_column(check)), check["Value"]
+        return _number(value) == wanted if isinstance(wanted, int) else value == wanted
 
     def _check_not_value(self, check: Mapping[str, Any], row: Row) -> bool:
-        return row.get(_column(check)) != check["Value"]
+        return not self._check_value(check, row)
 
     def _check_same_value(self, check: Mapping[str, Any], row: Row) -> bool:
         return row.get(check["ColumnAName"]) == row.get(check["ColumnBName"])

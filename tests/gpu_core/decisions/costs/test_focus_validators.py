@@ -23,10 +23,7 @@ ALIASES = {
     "ChargeType": "ChargeCategory",
 }
 """What the validator of 1.0 calls columns that its specification calls otherwise."""
-DEMANDED = (
-    "CommitmentDiscountCategory", "CommitmentDiscountId", "CommitmentDiscountName",
-    "CommitmentDiscountStatus", "CommitmentDiscountType", "RegionId", "RegionName",
-)  # fmt: skip
+DEMANDED = ("RegionId", "RegionName")
 """Columns that 1.0 demands of all, and 1.2 only of those who have such things."""
 
 
