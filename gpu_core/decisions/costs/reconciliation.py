@@ -169,8 +169,14 @@ def reconcile(
 
 
 def window_of(lines: Sequence[BillLine]) -> Window | None:
-    """Which time is this bill about? That of its lines for machines; None: there are none."""
-    of_time = [line.period for line in lines if line.kind is LineKind.INSTANCE_TIME]
+    """Which time is this bill about? That of its lines for machines; None: there are none.
+
+    Lines with hours count, if there are some: a fee that names a machine may be for a month, of
+    which the bill has a day.
+    """
+    of_machines = [line for line in lines if line.kind is LineKind.INSTANCE_TIME]
+    with_hours = [line for line in of_machines if line.hours or line.gpu_hours]
+    of_time = [line.period for line in with_hours or of_machines]
     if not of_time:
         return None
     return Window(min(period.start for period in of_time), max(period.end for period in of_time))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.costs.bill_lines import Problem, instance_key, parse_bill
 from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
 from gpu_core.decisions.costs.reconciliation import Reconciliation, Step, reconcile, window_of
+from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.testing.builders.attempts import at
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval
@@ -39,6 +40,27 @@ def reconciled(rows: list[Row], *intervals: CapacityInterval) -> Reconciliation:
 
 
 OURS = make_interval(instance_id="aws:///us-east-1a/i-1", since=at(0), until=at(1))
+
+
+def test_a_fee_for_a_month_does_not_make_the_bill_one_of_the_month() -> None:
+    """Else the machine's other hours, which are on another bill, would be missing on this one."""
+    fee = line(
+        ChargePeriodStart="2026-03-01T00:00:00Z", ChargePeriodEnd="2026-04-01T00:00:00Z",
+        ChargeDescription="Support fee for a month", ConsumedQuantity="1", ConsumedUnit="Months",
+        BilledCost="3.0", x_UsageType="Support",
+    )  # fmt: skip
+    lines, _ = parse_bill(list(line()), [line(), fee])
+    assert window_of(lines) == Window(at(0), at(1))
+    found = reconciled([line(), fee], replace(OURS, until=at(100)))
+    (machine,) = found.machines
+    assert (machine.hours, machine.billed_hours, machine.billed_micro_usd) == (1, 1, 19_000_000)
+    assert sum(found.steps.values()) == 3_000_000
+
+
+def test_lines_without_hours_still_say_which_time_a_bill_is_about() -> None:
+    memory = line(ConsumedUnit="gibibyte hour", x_UsageType=None, SkuMeter="Instance Ram")
+    lines, _ = parse_bill(list(line()), [memory])
+    assert window_of(lines) == Window(at(0), at(1))
 
 
 @pytest.mark.parametrize(
