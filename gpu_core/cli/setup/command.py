@@ -58,24 +58,31 @@ def setup(options: SetupOptions) -> int:
     project_path = options.prefect_file or DEFAULT_PROJECT
     is_wanted = options.prefect_file is not None or project_path.is_file()
     project = read_project_file(project_path) if is_wanted else None
-    policy = _policy(options.policy_path)
+    policy_file = _policy_file(options.policy_path)
+    policy = Policy(version=1) if policy_file is None else load_policy(policy_file)
 
     async def steps(client: PrefectClient) -> None:
-        await _apply(Session(client, options.dry_run), options, policy, project)
+        session = Session(client, options.dry_run)
+        await _apply(session, options, policy, policy_file, project)
 
     ask(steps)
     return 0
 
 
-def _policy(path: Path | None) -> Policy:
+def _policy_file(path: Path | None) -> Path | None:
+    """The policy's file; None: there is none, and built-in values count."""
     if path is not None or DEFAULT_POLICY.is_file():
-        return load_policy(path or DEFAULT_POLICY)
+        return (path or DEFAULT_POLICY).absolute()
     say("!", "policy", f"there is no {DEFAULT_POLICY}: the default one; --policy names another")
-    return Policy(version=1)
+    return None
 
 
 async def _apply(
-    session: Session, options: SetupOptions, policy: Policy, project: ProjectFile | None
+    session: Session,
+    options: SetupOptions,
+    policy: Policy,
+    policy_file: Path | None,
+    project: ProjectFile | None,
 ) -> None:
     pool = await read_pool(session.client, options.pool)
     pool_type = checked_type(pool, options)
@@ -93,7 +100,7 @@ async def _apply(
     else:
         await have_project_deployments(session, project)
     deployments = () if project is None else project.deployments
-    await have_packaged_deployments(session, options.pool, pool_type, deployments)
+    await have_packaged_deployments(session, options.pool, pool_type, deployments, policy_file)
 
 
 async def _check(
