@@ -19,6 +19,7 @@ from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
 from gpu_core.testing.builders.workloads import (
     HIGH,
     NOW,
+    ago,
     make_allocation,
     make_node,
     make_policy,
@@ -355,6 +356,43 @@ def test_the_first_in_line_is_never_delayed_by_backfill(seed):
         ),
     )
     assert start_of(pool, head.workload_id) <= start_of(alone, head.workload_id)
+
+
+@many
+@given(SEEDS)
+def test_no_run_is_delayed_by_those_behind_it_under_conservative_backfill(seed):
+    """With exact run times each starts as if no workload were behind it, not the first only."""
+    rng = random.Random(seed)
+    nodes = tuple(make_node(f"n{i}", 4) for i in range(rng.randint(1, 2)))
+    pending = tuple(
+        exactly_timed(
+            make_workload(
+                f"w{i}",
+                rng.choice([1, 1, 2, 3, 4]),
+                nodes=rng.choice([1, 1, 1, len(nodes)]),
+                submitted_at=ago(100 - i),
+            ),
+            rng,
+        )
+        for i in range(7)
+    )
+    policy = make_policy(
+        backfill={"mode": "conservative"},
+        ordering={"keys": ["submitted"]},
+        preemption={"enabled": False},
+    )
+    pool = Scenario(make_snapshot(nodes, (), pending), policy)
+    place = rng.randrange(len(pending))
+    ahead = replace(pool, snapshot=replace(pool.snapshot, pending=pending[: place + 1]))
+    workload_id = pending[place].workload_id
+    assert start_of(pool, workload_id) <= start_of(ahead, workload_id)
+
+
+def exactly_timed(workload, rng):
+    """It runs for exactly as long as it states."""
+    seconds = float(rng.choice([600, 1_800, 2_400, 7_200]))
+    run_time = RunTime(median_s=seconds, upper_s=seconds, source=RunTimeSource.STATED)
+    return replace(workload, run_time=run_time)
 
 
 def with_exact_run_times(pool, rng):

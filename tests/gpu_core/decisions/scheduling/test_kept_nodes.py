@@ -69,6 +69,23 @@ def test_gpus_that_the_first_run_cannot_use_are_used(mode, want):
     assert plan.explanations[0].expected_start_at is None
 
 
+@pytest.mark.parametrize(("mode", "want"), [("none", set()), ("greedy", {"last"})])
+def test_a_strict_queue_keeps_nodes_for_each_that_waits(mode, want):
+    """Not for the first only: the second could use a node that the first could not."""
+    nodes = [make_node("n1", 2, gpu_type="t4"), make_node("n2", 2)]
+    held = [
+        make_allocation(make_workload("r1", 2, priority=HIGH), {"n1": "0 1"}, gpu_type="t4"),
+        make_allocation(make_workload("r2", priority=HIGH), {"n2": "0"}),
+    ]
+    pending = [
+        make_workload("first", 1, gpu_types=("t4",), submitted_at=ago(90)),
+        make_workload("second", 2, submitted_at=ago(80)),
+        make_workload("last", 1, submitted_at=ago(70)),
+    ]
+    found, _ = started(nodes, held, pending, mode)
+    assert found.keys() == want
+
+
 @pytest.mark.parametrize(
     ("used_by_node", "want"),
     [

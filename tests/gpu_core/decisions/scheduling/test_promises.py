@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from datetime import timedelta
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -78,3 +79,27 @@ def test_a_run_that_only_a_repair_can_start_is_not_shown_as_next():
     assert reported.reason is Reason.WAITING_FOR_GPUS
     assert "repaired" in reported.resolution
     assert "first" not in reported.resolution
+
+
+def test_a_shared_gpu_is_expected_back_when_its_last_run_ends():
+    """Two halves of it end after 10 and 20 minutes: a start after 10 would be one too early."""
+    node = make_node(gpus=1, is_shareable=True)
+    held = tuple(
+        replace(
+            make_allocation(
+                make_workload(f"r{s}", gpu_share_milli=500, expected_duration_s=s), {"n1": "0"}
+            ),
+            admitted_at=NOW,
+        )
+        for s in (600, 1_200)
+    )
+    held = tuple(
+        replace(a, placement=replace(a.placement, shares=(half(a.placement),))) for a in held
+    )
+    reported = the_explanation(node, held, make_workload("w", 1))
+    assert reported.expected_start_at == NOW + timedelta(seconds=1_200)
+
+
+def half(placement):
+    [share] = placement.shares
+    return replace(share, share_milli=500)
