@@ -447,6 +447,14 @@ class TestBudgetsAndCalendar:
         if not want:
             assert reported(result, "w").reason is Reason.CAPACITY_CLOSED
 
+    def test_a_reserved_start_is_after_a_window_that_the_run_would_meet(self):
+        """GPUs are released in 1,000 s; three hours from then on would meet the window."""
+        held = running("r", "0 1 2 3", priority=HIGH, run_time=lasting(4_600))
+        pending = [make_workload("w", 4, run_time=lasting(10_800))]
+        policy = make_policy(calendar=self.WINDOW)
+        result = plan([make_node(gpus=4)], [held], pending, policy)
+        assert reported(result, "w").expected_start_at == NOW + timedelta(hours=2)
+
     def test_a_weekly_window_does_not_put_off_a_run_of_unknown_length(self):
         """A day is assumed: it starts when the GPUs are released, and none starts before."""
         every_sunday = {"weekdays": ["sun"], "starts": "02:00", "ends": "06:00"}

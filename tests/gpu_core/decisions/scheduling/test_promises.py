@@ -4,6 +4,7 @@ import os
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -98,6 +99,30 @@ def test_a_shared_gpu_is_expected_back_when_its_last_run_ends():
     )
     reported = the_explanation(node, held, make_workload("w", 1))
     assert reported.expected_start_at == NOW + timedelta(seconds=1_200)
+
+
+@pytest.mark.parametrize(
+    ("ahead_gpus", "want_s"),
+    [
+        pytest.param(4, None, id="a run ahead may take them"),
+        pytest.param(None, 20, id="no other run waits"),
+    ],
+)
+def test_no_start_is_shown_where_a_run_ahead_has_nothing_assigned(ahead_gpus, want_s):
+    """Two of four GPUs are about to be released; the run ahead waits for all four."""
+    leaving = make_allocation(
+        make_workload("r", 2), {"n1": "0 1"}, is_draining=True, drain_deadline_at=ago(-20)
+    )
+    staying = make_allocation(make_workload("s", 2, is_preemptible=False), {"n1": "2 3"})
+    pending = [make_workload("w", 2)]
+    if ahead_gpus is not None:
+        pending.append(make_workload("ahead", ahead_gpus, submitted_at=ago(900)))
+    snapshot = make_snapshot((make_node(gpus=4),), (leaving, staying), tuple(pending))
+    plan = plan_cycle(snapshot, make_policy(backfill={"mode": "greedy"}), NOW)
+    [reported] = [e for e in plan.explanations if e.workload_id == "w"]
+    assert reported.reason is Reason.WAITING_FOR_VICTIMS
+    want = None if want_s is None else NOW + timedelta(seconds=want_s)
+    assert reported.expected_start_at == want
 
 
 def half(placement):

@@ -103,6 +103,14 @@ def test_who_is_behind_hears_for_what_quota_is_kept():
     assert "kept for a run ahead" in reported["s009"].resolution
 
 
+def test_quota_that_is_kept_is_open_to_who_owns_it():
+    """It is kept from those who would borrow it, too."""
+    large = make_workload("large", 3, priority=CRITICAL, team="large")
+    held = tuple(make_allocation(small(i, ago(900)), {"n1": str(i)}) for i in range(3))
+    _, commands = explained((large, make_workload("own", 1, priority=LOW, team="owner")), held)
+    assert [c.workload_id for c in commands] == ["own"]
+
+
 def test_where_others_use_their_own_quota_nothing_is_kept_and_it_is_said():
     """What the owner uses is not lent and does not come back, so others may borrow the rest."""
     large = make_workload("large", 3, priority=CRITICAL, team="large")
