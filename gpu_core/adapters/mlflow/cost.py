@@ -10,7 +10,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from mlflow import MlflowClient
-from mlflow.entities import Experiment, Run
+from mlflow.entities import Experiment, LifecycleStage, Run, ViewType
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, RESOURCE_DOES_NOT_EXIST, ErrorCode
 from prefect.utilities.urls import url_for
@@ -140,8 +140,9 @@ def all_experiments(client: MlflowClient) -> list[Experiment]:
 def own_runs(client: MlflowClient, flow_run_id: str) -> list[Run]:
     """The MLflow runs that stand for the flow run: the tracked one first, then newest first.
 
-    A child of one of its own MLflow runs is a part of the flow run. A child of any other, such as
-    the parent of a sweep, is a flow run's whole.
+    A child of one of its own MLflow runs, deleted or not, is a part of the flow run. A child of
+    any other, such as the parent of a sweep, is a flow run's whole; one without a parent comes
+    before it.
     """
     found: list[Run] = []
     token: str | None = None
@@ -150,6 +151,7 @@ def own_runs(client: MlflowClient, flow_run_id: str) -> list[Run]:
         page = client.search_runs(
             experiment_ids,
             filter_string=f"tags.`{FLOW_RUN_TAG}` = '{flow_run_id}'",
+            run_view_type=ViewType.ALL,
             max_results=_RUNS_PER_PAGE,
             order_by=["attributes.start_time DESC"],
             page_token=token,
@@ -159,8 +161,15 @@ def own_runs(client: MlflowClient, flow_run_id: str) -> list[Run]:
         if not token:
             break
     ids = {run.info.run_id for run in found}
-    whole = [run for run in found if run.data.tags.get(PARENT_TAG) not in ids]
-    return sorted(whole, key=lambda run: TRACKED_RUN_TAG not in run.data.tags)
+    whole = [
+        run
+        for run in found
+        if run.info.lifecycle_stage == LifecycleStage.ACTIVE
+        and run.data.tags.get(PARENT_TAG) not in ids
+    ]
+    return sorted(
+        whole, key=lambda run: (TRACKED_RUN_TAG not in run.data.tags, PARENT_TAG in run.data.tags)
+    )
 
 
 def _create_run(client: MlflowClient, record: RunRecord) -> Run:

@@ -165,6 +165,20 @@ def test_a_child_of_a_sweeps_parent_gets_the_cost_of_its_flow_run(client: Mlflow
     assert log(client, make_run("sweep")).info.run_id == sweep
 
 
+def test_a_run_without_a_parent_comes_before_a_newer_child_of_a_sweep(client: MlflowClient) -> None:
+    sweep = client.create_run("0").info.run_id
+    whole = own_run(client, "whole", 1_000)
+    own_run(client, "whole", 2_000, **{"mlflow.parentRunId": sweep})
+    assert log(client, make_run("whole")).info.run_id == whole
+
+
+def test_a_child_of_a_deleted_run_of_the_same_flow_run_gets_no_cost(client: MlflowClient) -> None:
+    deleted = own_run(client, "deleted", 1_000)
+    child = own_run(client, "deleted", 2_000, **{"mlflow.parentRunId": deleted})
+    client.delete_run(deleted)
+    assert log(client, make_run("deleted")).info.run_id not in {deleted, child}
+
+
 def test_logging_the_same_cost_twice_adds_nothing(client: MlflowClient) -> None:
     first = log(client, make_run("twice"))
     second = log(client, make_run("twice"))
