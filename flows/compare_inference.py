@@ -1,6 +1,7 @@
 """Compare configurations of inference: measure on what the run has, decide, publish."""
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from mlflow import MlflowClient
@@ -20,10 +21,8 @@ from gpu_core.decisions.experiments.plans import (
     measured_settings,
     projected_settings,
 )
-from gpu_core.decisions.experiments.price import device_price
 from gpu_core.decisions.experiments.projection import Projection, inference_job, project
-from gpu_core.runtime.inference.bench import bench, measured
-from gpu_core.runtime.inference.workload import usual_workload
+from gpu_core.runtime.inference.measurement import measure_workload
 from gpu_core.runtime.tracking import tracked_run
 
 ARTIFACT_KEY = "gpu-inference-comparison"
@@ -60,17 +59,20 @@ def compare_inference(
         InvalidInput: A parameter cannot be used, or the device has no price.
         MeasurementFailed: The workload has failed; the log has its last lines.
     """
-    name = workload or usual_workload()
     offers, job = load_catalog(catalog), inference_job(projected_model, 512, 128)
     with tracked_run(run_name=f"{experiment} {datetime.now(UTC):%Y-%m-%d %H:%M}") as parent:
-        processes = MOST_PROCESSES if experiment is Experiment.SHARING else 1
-        with bench(name, processes) as device:
-            price = device_price(device.device, usd_per_hour, offers)
-            settings = measured_settings(experiment, device.device)
-            found = measured(device, settings, price, repeats=repeats, seconds=seconds)
+        found = measure_workload(
+            workload,
+            partial(measured_settings, experiment),
+            offers,
+            usd_per_hour=usd_per_hour,
+            repeats=repeats,
+            seconds=seconds,
+            processes=MOST_PROCESSES if experiment is Experiment.SHARING else 1,
+        )
         projections = [
             project(job, setting, offers)
-            for setting in projected_settings(experiment, device.device)
+            for setting in projected_settings(experiment, found.device)
         ]
         comparison = compare(str(experiment), found.trials)
         title = f"{projected_model}, 512 tokens, 128 of them written"

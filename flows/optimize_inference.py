@@ -16,10 +16,8 @@ from gpu_core.decisions.experiments.ladder import ladder
 from gpu_core.decisions.experiments.mlflow_runs import children_of_ladder
 from gpu_core.decisions.experiments.page import ladder_page, ladder_sentence
 from gpu_core.decisions.experiments.plans import challenge_settings
-from gpu_core.decisions.experiments.price import device_price
 from gpu_core.decisions.experiments.projection import inference_job
-from gpu_core.runtime.inference.bench import bench, measured
-from gpu_core.runtime.inference.workload import usual_workload
+from gpu_core.runtime.inference.measurement import measure_workload
 from gpu_core.runtime.tracking import tracked_run
 
 ARTIFACT_KEY = "gpu-inference-savings"
@@ -57,13 +55,16 @@ def optimize_inference(
         InvalidInput: A parameter cannot be used, or the device has no price.
         MeasurementFailed: The workload has failed; the log has its last lines.
     """
-    name = workload or usual_workload()
     offers, job = load_catalog(catalog), inference_job(projected_model, 512, 128)
     with tracked_run(run_name=f"challenge {datetime.now(UTC):%Y-%m-%d %H:%M}") as parent:
-        with bench(name) as device:
-            price = device_price(device.device, usd_per_hour, offers)
-            settings = challenge_settings(device.device)
-            found = measured(device, settings, price, repeats=repeats, seconds=seconds)
+        found = measure_workload(
+            workload,
+            challenge_settings,
+            offers,
+            usd_per_hour=usd_per_hour,
+            repeats=repeats,
+            seconds=seconds,
+        )
         sections = [
             (found.what, ladder(measured_rungs(found))),
             (
