@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from gpu_core.decisions.telemetry.error_counter import SURE_READINGS, ErrorCounter
-from gpu_core.decisions.telemetry.samples import GpuSample
+from gpu_core.decisions.telemetry.samples import GpuSample, ThrottleReason
 from gpu_core.decisions.telemetry.xids import XidClass, xid_class, xid_text
 
 HOT_C = 85.0
@@ -28,6 +28,9 @@ SURE_SAMPLES = SURE_READINGS
 
 HOT_FOR = timedelta(seconds=30)
 """`SURE_SAMPLES` in a row over this time are as good as `HOT_SAMPLES`: scrapes are seldom."""
+
+STUCK_FOR = timedelta(minutes=5)
+"""At zero with a job on it: longer than the pauses of a training between two steps."""
 
 LONGEST_GAP = timedelta(seconds=150)
 """Samples that are further apart are not in a row: two scrapes of a minute are missing."""
@@ -94,10 +97,15 @@ class GpuHealth:
         """How is it?"""
         return Verdict.HEALTHY if self.finding is None else self.finding.verdict
 
-    def with_sample(self, sample: GpuSample) -> "GpuHealth":
-        """What is known after one more sample. A finding stays: only a person takes it back."""
+    def with_sample(self, sample: GpuSample, *, are_peers_busy: bool = False) -> "GpuHealth":
+        """What is known after one more sample. A finding stays: only a person takes it back.
+
+        Args:
+            sample: Of this GPU.
+            are_peers_busy: Whether all other GPUs of its run compute.
+        """
         errors = self.ecc_uncorrected.with_reading(sample.ecc_uncorrected)
-        seen = _conditions(sample)
+        seen = _conditions(sample) | _at_zero(sample, are_peers_busy=are_peers_busy)
         is_in_a_row = self.sampled_at is None or sample.at - self.sampled_at <= LONGEST_GAP
         before = self.in_a_row if is_in_a_row else {}
         counts = {name: before.get(name, 0) + 1 for name in seen}
@@ -129,10 +137,40 @@ def hot_from_c(sample: GpuSample) -> float:
     return min(HOT_C, slowdown_c)
 
 
+_AT_ZERO = frozenset({"held down at zero", "at zero alone"})
+
+# What the hardware itself says: power caps and software's thermal limits are common at full load.
+_HARDWARE = frozenset(
+    {ThrottleReason.HARDWARE, ThrottleReason.HARDWARE_THERMAL, ThrottleReason.POWER_BRAKE}
+)
+
+
+def _at_zero(sample: GpuSample, *, are_peers_busy: bool) -> dict[str, Finding]:
+    """Does nothing run though a job is on it, and does anything else say that it is at fault?
+
+    A rank that evaluates or saves leaves its GPU at zero while the others spin in a collective, so
+    that their agreement alone takes no GPU out of use.
+    """
+    if sample.utilization_ratio != 0 or not sample.process_ids:
+        return {}
+    held_down = (sample.throttle_reasons or frozenset()) & _HARDWARE
+    if held_down:
+        why = ", ".join(sorted(held_down))
+        reason = f"nothing runs on it for its job, and its hardware holds it down ({why})"
+        remedy = "check its power and its cooling"
+        return {"held down at zero": _finding(sample, Verdict.DRAIN, reason, remedy)}
+    if are_peers_busy:
+        reason = "nothing runs on it for its job, and all other GPUs of the job compute"
+        return {"at zero alone": _finding(sample, Verdict.DEGRADED, reason, "look at its run")}
+    return {}
+
+
 def _is_sure(condition: str, in_a_row: int, lasted: timedelta) -> bool:
     """Do so many samples in a row, over this time, show the condition?"""
     if in_a_row < SURE_SAMPLES:
         return False
+    if condition in _AT_ZERO:
+        return lasted >= STUCK_FOR
     is_peak = in_a_row < HOT_SAMPLES and lasted < HOT_FOR
     return condition not in ("hot", "sensor") or not is_peak
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
-RULES_VERSION = "2026-11-25"
+RULES_VERSION = "2026-11-27"
 """Of this table and of the thresholds in `health.py`; kept with each GPU that is held."""
 
 SOURCE = "NVIDIA/NVSentinel, xiderrorsmapping.csv, 2026"

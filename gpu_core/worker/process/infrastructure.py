@@ -139,6 +139,8 @@ class ProcessInfrastructure:
         """The machine as it was when the worker started, without the GPUs that others use now."""
         self._watch_health()
         held = {gpu_id for allocation in allocations for gpu_id in allocation.placement.gpu_ids}
+        if self._health is not None:
+            self._health.set_runs([each.placement.gpu_ids for each in allocations])
         nodes = await in_thread(self._occupied.without_occupied, self._nodes, held)
         self._held_now = await in_thread(self._held.read)
         ill = frozenset(self._held_now)

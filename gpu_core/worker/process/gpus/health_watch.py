@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -12,6 +12,7 @@ from gpu_core.adapters.nvml import GpuDiscoveryError, GpuSampler
 from gpu_core.decisions.telemetry.health import Finding, GpuHealth, Verdict
 from gpu_core.decisions.telemetry.history import GpuWindow, MinuteHistory
 from gpu_core.decisions.telemetry.samples import GpuSample
+from gpu_core.decisions.telemetry.summary import BUSY_RATIO
 from gpu_core.worker.process.gpus.held import HeldGpus
 
 _log = logging.getLogger("prefect.gpu.devices")
@@ -67,6 +68,7 @@ class HealthWatch:
         self._interval_s = interval_s
         self._sampler = sampler or GpuSampler(gpu_ids)
         self._health = {gpu_id: GpuHealth(gpu_id=gpu_id) for gpu_id in gpu_ids}
+        self._runs: Mapping[str, frozenset[str]] = {}
         self.samples: tuple[GpuSample, ...] = ()
         """The last sample of each; empty: the driver does not answer."""
         self._history = MinuteHistory()
@@ -84,6 +86,10 @@ class HealthWatch:
         if self._health and self._thread is None:
             self._thread = threading.Thread(target=self._run, name="gpu health", daemon=True)
             self._thread.start()
+
+    def set_runs(self, runs: Collection[Collection[str]]) -> None:
+        """Which GPUs compute together, run by run?"""
+        self._runs = {gpu_id: frozenset(run) for run in runs for gpu_id in run}
 
     def verdicts(self) -> dict[str, Verdict]:
         """How is each GPU, by what was found since the worker started?"""
@@ -128,17 +134,26 @@ class HealthWatch:
         for sample in samples:
             # A MIG instance is as well as its GPU.
             if sample.gpu_id in self._health:
-                self._judge(sample, held)
+                self._judge(sample, held, are_peers_busy=self._are_peers_busy(sample, samples))
         return self._interval_s
 
-    def _judge(self, sample: GpuSample, held: Collection[str]) -> None:
+    def _are_peers_busy(self, sample: GpuSample, samples: Collection[GpuSample]) -> bool:
+        """Do all other GPUs of its run compute? Not where one of them is unknown."""
+        peers = self._runs.get(sample.gpu_id, frozenset()) - {sample.gpu_id}
+        ratios = [each.utilization_ratio for each in samples if each.gpu_id in peers]
+        busy = sum(ratio is not None and ratio >= BUSY_RATIO for ratio in ratios)
+        return bool(peers) and busy == len(peers)
+
+    def _judge(
+        self, sample: GpuSample, held: Collection[str], *, are_peers_busy: bool = False
+    ) -> None:
         gpu_id = sample.gpu_id
         before = self._health[gpu_id]
         is_unwritten = gpu_id in self._unwritten
         if not before.verdict.is_usable and gpu_id not in held and not is_unwritten:
             # A person has freed it: what was found is taken back.
             before = GpuHealth(gpu_id=gpu_id)
-        after = self._health[gpu_id] = before.with_sample(sample)
+        after = self._health[gpu_id] = before.with_sample(sample, are_peers_busy=are_peers_busy)
         if after.finding is not None and (is_unwritten or after.finding is not before.finding):
             self._act(gpu_id, after.finding)
 

@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.telemetry import xids
-from gpu_core.decisions.telemetry.health import HOT_SAMPLES, SURE_SAMPLES, GpuHealth, Verdict
-from gpu_core.decisions.telemetry.samples import GpuSample, RemappedRows
+from gpu_core.decisions.telemetry.health import (
+    HOT_SAMPLES,
+    STUCK_FOR,
+    SURE_SAMPLES,
+    GpuHealth,
+    Verdict,
+)
+from gpu_core.decisions.telemetry.samples import GpuSample, RemappedRows, ThrottleReason
 from gpu_core.decisions.telemetry.xids import XidClass, xid_class
 
 START = datetime(2026, 11, 25, tzinfo=UTC)
@@ -199,3 +205,53 @@ def test_every_code_of_the_sources_has_one_class():
     assert len(known) == len(set(known))
     assert xid_class(109) is XidClass.UNKNOWN
     assert doctest.testmod(xids).failed == 0
+
+
+STUCK_S = int(STUCK_FOR.total_seconds())
+ZERO = WELL | {"utilization_ratio": 0.0, "process_ids": (7,)}
+HELD_DOWN = {"throttle_reasons": frozenset({ThrottleReason.HARDWARE_THERMAL})}
+CAPPED = {"throttle_reasons": frozenset({ThrottleReason.POWER_CAP, ThrottleReason.THERMAL})}
+
+
+def at_zero(*samples, peers=False):
+    health = GpuHealth(gpu_id="GPU-a")
+    for second, values in enumerate(samples):
+        at = START + timedelta(seconds=second)
+        sample = GpuSample(gpu_id="GPU-a", at=at, **values)
+        health = health.with_sample(sample, are_peers_busy=peers)
+    return health.verdict
+
+
+@pytest.mark.parametrize(
+    ("values", "peers", "want"),
+    [
+        pytest.param(HELD_DOWN, False, Verdict.DRAIN, id="its hardware holds it down"),
+        pytest.param(HELD_DOWN, True, Verdict.DRAIN, id="both agree"),
+        pytest.param({}, True, Verdict.DEGRADED, id="all others of its run compute"),
+        pytest.param({}, False, Verdict.HEALTHY, id="nothing agrees"),
+        pytest.param(CAPPED, False, Verdict.HEALTHY, id="software holds it down"),
+        pytest.param(HELD_DOWN | {"process_ids": ()}, True, Verdict.HEALTHY, id="no job on it"),
+        pytest.param(HELD_DOWN | {"process_ids": None}, True, Verdict.HEALTHY, id="job unknown"),
+        pytest.param(
+            HELD_DOWN | {"utilization_ratio": None}, True, Verdict.HEALTHY, id="use unknown"
+        ),
+        pytest.param(HELD_DOWN | {"utilization_ratio": 0.01}, True, Verdict.HEALTHY, id="it works"),
+    ],
+)
+def test_at_zero_with_a_job_counts_where_something_else_agrees(values, peers, want):
+    stuck = ZERO | values
+    assert at_zero(*[stuck] * STUCK_S, peers=peers) == Verdict.HEALTHY
+    assert at_zero(*[stuck] * (STUCK_S + 1), peers=peers) == want
+    busy = stuck | {"utilization_ratio": 0.5}
+    again = [*[stuck] * 200, busy, *[stuck] * 200]
+    assert at_zero(*again, peers=peers) == Verdict.HEALTHY, "it computes in between"
+
+
+@given(
+    gaps=st.sets(st.integers(0, 600), min_size=1, max_size=5),
+    field=st.sampled_from(["utilization_ratio", "process_ids", "throttle_reasons"]),
+)
+def test_at_zero_a_missing_value_begins_it_anew(gaps, field):
+    gaps = {*gaps, 250, 500}  # no five minutes without a gap
+    samples = [ZERO | HELD_DOWN | ({field: None} if n in gaps else {}) for n in range(700)]
+    assert at_zero(*samples) == Verdict.HEALTHY

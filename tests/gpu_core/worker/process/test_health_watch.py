@@ -148,3 +148,18 @@ def test_minutes_that_have_ended_are_taken_once(world):
     ]
     assert found[1].summary.utilization_mean_ratio == 0.5
     assert world.watch.take_windows() == ()
+
+
+@pytest.mark.parametrize(
+    ("peer", "want"),
+    [
+        pytest.param({"utilization_ratio": 1.0}, 1, id="its peer computes"),
+        pytest.param({"utilization_ratio": 0.0}, 0, id="its peer waits, too"),
+        pytest.param({}, 0, id="its peer is unknown"),
+    ],
+)
+def test_a_gpu_at_zero_alone_in_its_run_is_said_once_and_stays_in_use(world, caplog, peer, want):
+    world.watch.set_runs([GPUS])
+    zero = {"utilization_ratio": 0.0, "process_ids": (7,)}
+    assert world.look(400, GPU_a=zero, GPU_b=peer) == {}
+    assert caplog.text.count("GPU-a is degraded: nothing runs on it for its job") == want
