@@ -148,7 +148,8 @@ bench-anomalies: dev ## Judge generated cost years, and published cost series (D
 bench-savings: dev ## Predict savings in generated histories, apply each proposal, and measure; ARGS="--histories 10" is quicker
 	$(BIN)/python -m benchmarks.savings --out bench-results/savings.json $(ARGS)
 
-bench-cost: dev ## Report a month of 100,000 attempts, in SQLite or with ARGS="--ledger postgresql+psycopg://…" in an empty database
+bench-cost: dev ## Add up 10,000 random timelines, and report a month of 100,000 attempts, in SQLite or with ARGS="--ledger postgresql+psycopg://…" in an empty database
+	PREFECT_GPU_EXAMPLES=10000 $(BIN)/python -m pytest -q tests/gpu_core/decisions/costs/test_conservation.py
 	$(BIN)/python -m benchmarks.cost_report --out bench-results/cost_report.json $(ARGS)
 
 image-check: dev ## Build the images without a daemon and run them where Kubernetes is strict (Debian, root); takes minutes

@@ -1,5 +1,6 @@
 """Parts of GPUs add up: attributed and idle make what the GPU costs, to the micro-dollar."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -7,7 +8,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_core.decisions.catalog.mig import MIG_PROFILES, MigProfile
@@ -22,6 +23,7 @@ from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.quota.usage_tracker import UsageBook
 from gpu_core.testing.builders.attempts import NOON, at, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_node
+from tests.support.examples import examples
 
 PRICE = 3_670_001
 HOUR_US = 3_600_000_000
@@ -214,6 +216,7 @@ def _cost_of(
     return attempt_usage(_attempt("idle", start, end, gpus, changes, prices, None), at(9))
 
 
+@settings(max_examples=examples(int(os.environ.get("PREFECT_GPU_EXAMPLES", "100"))))
 @given(timeline=timelines(), cut=seconds)
 def test_attributed_and_idle_make_the_cost_of_the_capacity(
     timeline: tuple[list[Attempt], Usage, Fraction], cut: datetime
