@@ -116,6 +116,14 @@ def test_no_gpu_needs_no_node():
     assert ClusterInfo(()).find(Shape(gpu_count=0)) == want
 
 
+@pytest.mark.parametrize("planned", ["a", "b"])
+def test_a_node_that_exists_comes_before_a_planned_one(planned):
+    """By name or fit the other one would be as good."""
+    nodes = [make_node(name, 4, is_planned=name == planned) for name in "ab"]
+    placement = ClusterInfo(nodes).find(Shape(gpu_count=1))
+    assert [share.node for share in placement.shares] == ["b" if planned == "a" else "a"]
+
+
 def test_a_gang_gets_all_or_nothing():
     """Three nodes fit, four are needed: the numbers say how many are missing."""
     nodes = (*(make_node(f"n{i}", 2) for i in range(4)), make_node("sick", 2))
