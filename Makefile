@@ -40,7 +40,7 @@ DOTS = pid=$$!; while kill -0 $$pid 2>/dev/null; do printf .; sleep 2; done; wai
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help quickstart test test-all test-cluster test-gpu test-integration test-prefect lint docs images chaos bench \
-	bench-anomalies bench-cluster bench-cost bench-input bench-month bench-policies bench-savings bench-servers bench-spot \
+	bench-anomalies bench-cluster bench-cost bench-input bench-month bench-policies bench-savings bench-servers bench-spot bench-sweeps \
 	image-check month lock system-deps dev clean local-cluster local-cluster-down
 
 help: ## Show this list
@@ -96,11 +96,17 @@ chaos: dev ## Disturb everything at random moments, more often than the tests do
 	PREFECT_GPU_GENERATED_S=$${PREFECT_GPU_GENERATED_S:-1800} \
 		$(BIN)/python -m pytest tests/gpu_core/worker/test_generated_runs.py $(ARGS)
 
-# `make bench month` is `make bench-month`.
-BENCHES := $(if $(filter month,$(MAKECMDGOALS)),month,\
-	bench-input bench-policies bench-month bench-spot bench-anomalies bench-savings bench-cost bench-servers bench-cluster)
+# `make bench month` is `make bench-month`, which is a goal already.
+BENCHES := $(if $(filter month,$(MAKECMDGOALS)),,\
+	bench-input bench-policies bench-month bench-spot bench-anomalies bench-savings bench-sweeps bench-cost \
+	bench-servers bench-cluster)
 
-bench: $(BENCHES) ## Measure everything; results go to bench-results/. "make bench month": only the month
+bench: $(addprefix timed-,$(BENCHES)) ## Measure everything; results go to bench-results/. "make bench month": only the month
+
+# Which part it is, and how long it took.
+timed-%:
+	@began=$$(date +%s); $(MAKE) --no-print-directory $*; status=$$?; \
+		echo "$*: $$(($$(date +%s) - began)) s"; exit $$status
 
 month: bench-month
 
@@ -147,6 +153,9 @@ bench-anomalies: dev ## Judge generated cost years, and published cost series (D
 
 bench-savings: dev ## Predict savings in generated histories, apply each proposal, and measure; ARGS="--histories 10" is quicker
 	$(BIN)/python -m benchmarks.savings --out bench-results/savings.json $(ARGS)
+
+bench-sweeps: dev ## Park the runs of generated sweeps by dollars: what is saved, how often the best is lost; ARGS="--sweeps 40" is quicker
+	$(BIN)/python -m benchmarks.sweeps $(ARGS)
 
 bench-cost: dev ## Add up 10,000 random timelines, and report a month of 100,000 attempts, in SQLite or with ARGS="--ledger postgresql+psycopg://…" in an empty database
 	PREFECT_GPU_EXAMPLES=10000 $(BIN)/python -m pytest -q tests/gpu_core/decisions/costs/test_conservation.py
