@@ -70,6 +70,7 @@ class ClusterQuestion:
         cluster_config: A kubeconfig and its context; None: look for one.
         read_claim: Reads which installation acts for the pool; None: no ledger can be asked.
         claim_in_prefect: Which installation acts, by Prefect; None: Prefect does not say.
+        has_prometheus: Whether the policy names a Prometheus, by which GPUs are held.
     """
 
     pool: str | None
@@ -82,6 +83,7 @@ class ClusterQuestion:
     quotas: QuotaPolicy | None = None
     read_claim: Callable[[], PoolClaim | None] | None = None
     claim_in_prefect: PoolClaim | None = None
+    has_prometheus: bool = False
 
 
 async def examine_cluster(question: ClusterQuestion) -> list[Finding]:
@@ -158,7 +160,7 @@ async def _rights(api: KubernetesApi, question: ClusterQuestion) -> list[Finding
     served = await _served_groups(api)
     rights = [
         right
-        for right in rights_for(question.policy)
+        for right in rights_for(question.policy, has_prometheus=question.has_prometheus)
         if (right.option is not Option.FRAMEWORKS or right.group in served)
         and (question.pool is not None or right.resource != "leases")
     ]

@@ -224,6 +224,7 @@ def _cluster_question(
         cluster_config=None if facts is None else facts.cluster_config,
         read_claim=_claim_reader(facts, places),
         claim_in_prefect=None if facts is None else facts.claim,
+        has_prometheus=policy.telemetry.prometheus_url is not None,
     )
 
 

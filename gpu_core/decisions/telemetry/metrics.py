@@ -97,7 +97,7 @@ class WorkerFacts:
     samples: tuple[GpuSample, ...] = ()
     """The last of each GPU of this machine."""
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    """How each GPU of this machine is."""
+    """How each GPU of this machine is; of a cluster those that are not well."""
 
 
 def worker_metrics(facts: WorkerFacts) -> list[MetricFamily]:

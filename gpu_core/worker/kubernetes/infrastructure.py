@@ -592,8 +592,8 @@ class KubernetesInfrastructure:
         await self._final_logs.keep(attempt_id, pod)
 
     def with_devices(self, facts: WorkerFacts) -> WorkerFacts:
-        """The same: the GPUs are in other machines."""
-        return facts
+        """With the verdicts on the GPUs that are not well; samples are the node exporter's."""
+        return replace(facts, verdicts=self._gpu_health.verdicts)
 
     def take_gpu_windows(self) -> tuple[GpuWindow, ...]:
         """None: a Prometheus has the history of GPUs in other machines."""

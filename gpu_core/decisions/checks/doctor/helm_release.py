@@ -41,7 +41,7 @@ def right_remedy(release: HelmRelease, right: Right, namespace: str | None) -> s
     """With which values does the chart grant this right?"""
     if right.option is Option.FRAMEWORKS:
         return release.upgrade(f"--set frameworks.{_BY_PLURAL[right.resource]}=true")
-    if right.option is Option.NODE_TASKS:
+    if right.option in (Option.NODE_TASKS, Option.NODE_ANNOTATIONS):
         return release.upgrade("--set nodeAnnotations.enabled=true")
     if right.option is not None:
         return release.upgrade("--set-file policy=POLICY_FILE")

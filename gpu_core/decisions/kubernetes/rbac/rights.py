@@ -21,6 +21,8 @@ class Option(StrEnum):
     KARPENTER = "karpenter"
     NODE_TASKS = "node tasks"
     """`kubernetes.preflight` and `kubernetes.prepull`."""
+    NODE_ANNOTATIONS = "node annotations"
+    """The same, and `telemetry.prometheus_url`, by which GPUs are held."""
     PRIORITY_CLASSES = "priority classes"
 
 
@@ -49,18 +51,23 @@ class Right:
         return f"{self.verb} {resource}"
 
 
-def rights_for(policy: KubernetesPolicy, *, has_frameworks: bool = True) -> tuple[Right, ...]:
+def rights_for(
+    policy: KubernetesPolicy, *, has_frameworks: bool = True, has_prometheus: bool = False
+) -> tuple[Right, ...]:
     """Which rights does a worker with this policy need?
 
     Args:
         policy: The policy's section `kubernetes`.
         has_frameworks: Whether an operator of ray, kubeflow or spark is installed.
+        has_prometheus: Whether the policy names a `telemetry.prometheus_url`.
     """
+    has_node_tasks = policy.preflight is not None or bool(policy.prepull)
     wanted = {
         None: True,
         Option.FRAMEWORKS: has_frameworks,
         Option.KARPENTER: policy.provisioner is Provisioner.KARPENTER,
-        Option.NODE_TASKS: policy.preflight is not None or bool(policy.prepull),
+        Option.NODE_TASKS: has_node_tasks,
+        Option.NODE_ANNOTATIONS: has_node_tasks or has_prometheus,
         Option.PRIORITY_CLASSES: policy.has_priority_classes,
     }
     return tuple(right for right in RIGHTS if wanted[right.option])
@@ -180,8 +187,8 @@ RIGHTS: tuple[Right, ...] = (
         verb="patch",
         resource="nodes",
         is_cluster_wide=True,
-        needed_for="what came of kubernetes.preflight and kubernetes.prepull",
-        option=Option.NODE_TASKS,
+        needed_for="results of kubernetes.preflight and kubernetes.prepull, and GPUs that are held",
+        option=Option.NODE_ANNOTATIONS,
     ),
 )
 """All rights of the worker. Those that are neither cluster-wide nor of the worker's own namespace

@@ -20,7 +20,7 @@ from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.policy.telemetry import TelemetryPolicy
 from gpu_core.decisions.telemetry.cluster_health import ClusterHealth, health_queries
-from gpu_core.decisions.telemetry.health import Finding
+from gpu_core.decisions.telemetry.health import Finding, Verdict
 from gpu_core.decisions.telemetry.held_gpus import HeldGpu, text_of
 from gpu_core.decisions.telemetry.series import Series
 from gpu_core.worker.attempts.state import AttemptState
@@ -78,6 +78,8 @@ class GpuHealthWatch:
         self._written: set[_Key] = set()
         self._said: dict[_Key, Finding] = {}
         self._failure: str | None = None
+        self.verdicts: Mapping[str, Verdict] = {}
+        """On the GPUs that are not well, by UUID: few of a large cluster. Any thread reads it."""
 
     def set_policy(self, policy: TelemetryPolicy) -> None:
         """Follow this policy from the next question on."""
@@ -91,6 +93,12 @@ class GpuHealthWatch:
 
     async def ask(self, now: datetime) -> None:
         """Ask once, and hold what is not well."""
+        await self._ask(now)
+        held = (gpu for name in self._affected() for gpu in self._held_on(name).values())
+        found = {gpu_id: each.verdict for (_, gpu_id), each in self._health.findings.items()}
+        self.verdicts = found | {gpu.gpu_id: gpu.verdict for gpu in held}
+
+    async def _ask(self, now: datetime) -> None:
         counts = self._gpu_counts()
         if self._url is None or not counts:
             return

@@ -336,10 +336,18 @@ UPGRADE = "helm upgrade gpu infra/helm/prefect-gpu --namespace gpu-system --reus
             id="of a framework",
         ),
         pytest.param(
-            Right(verb="patch", resource="nodes", needed_for="tests", option=Option.NODE_TASKS),
+            Right(verb="create", resource="pods", needed_for="tests", option=Option.NODE_TASKS),
             None,
             f"{UPGRADE} --set nodeAnnotations.enabled=true",
             id="of node tasks",
+        ),
+        pytest.param(
+            Right(
+                verb="patch", resource="nodes", needed_for="holds", option=Option.NODE_ANNOTATIONS
+            ),
+            None,
+            f"{UPGRADE} --set nodeAnnotations.enabled=true",
+            id="of held GPUs",
         ),
         pytest.param(
             Right(verb="list", resource="nodepools", needed_for="plans", option=Option.KARPENTER),
