@@ -70,6 +70,7 @@ def test_who_moves(changes):
     [
         pytest.param({"consolidation": {"enabled": False}}, id="the policy does not say so"),
         pytest.param({"big": replace(BIG, submitted_at=ago(600))}, id="it has not waited for long"),
+        pytest.param({"big": replace(BIG, takes_free_only=True)}, id="it takes what is free"),
         pytest.param(
             {"small": replace(SMALL, checkpointed_at=None)}, id="what it did would be lost"
         ),

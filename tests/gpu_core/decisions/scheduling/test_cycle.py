@@ -205,6 +205,14 @@ class TestPreemption:
         assert preempted(result) == [("a", "big")]
         assert reported(result, "small").reason == Reason.WAITING_FOR_VICTIMS
 
+    def test_what_takes_free_gpus_only_preempts_none(self):
+        """A run after a failure waits for GPUs that are free, however urgent it is."""
+        running = [low("a", {"n1": "0 1 2 3"}, saved_s_ago=60)]
+        urgent = make_workload("urgent", 2, priority=CRITICAL)
+        assert preempted(plan([make_node(gpus=4)], running, [urgent])) == [("a", "urgent")]
+        patient = replace(urgent, takes_free_only=True)
+        assert plan([make_node(gpus=4)], running, [patient]).commands == ()
+
     def test_the_least_lost_work_goes_first(self):
         """Who saved a minute ago loses less than who saved an hour ago."""
         running = [
