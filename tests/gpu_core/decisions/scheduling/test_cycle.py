@@ -213,6 +213,30 @@ class TestPreemption:
         patient = replace(urgent, takes_free_only=True)
         assert plan([make_node(gpus=4)], running, [patient]).commands == ()
 
+    def test_own_and_lent_gpus_of_one_node_together_may_lose_the_least(self):
+        """A borrower alone frees a node, too; it has computed for a day and saved nothing."""
+        quotas = {
+            "reserved_ratio": 0,
+            "teams": {
+                "a": {"nominal_quota": {"*": 6}, "cohort": "all"},
+                "b": {"nominal_quota": {"*": 2}, "cohort": "all"},
+            },
+            "cohorts": {"all": {}},
+        }
+        running = [
+            low("own", {"n1": "0 1"}, saved_s_ago=10, team="a"),
+            low("lent", {"n1": "2 3"}, saved_s_ago=10, team="b"),
+            low("large", {"n2": "0 1 2 3"}, saved_s_ago=86_400, team="b"),
+        ]
+        nodes = [make_node("n1", 4), make_node("n2", 4)]
+        wanted = make_workload("w", 4, priority=HIGH, team="a")
+        policy = make_policy(quotas=quotas)
+        assert preempted(plan(nodes, [running[2]], [wanted], policy)) == []
+        found = plan([nodes[1]], [running[2]], [wanted], policy)
+        assert preempted(found) == [("large", "w")]
+        found = plan(nodes, running, [wanted], policy)
+        assert sorted(preempted(found)) == [("lent", "w"), ("own", "w")]
+
     def test_the_least_lost_work_goes_first(self):
         """Who saved a minute ago loses less than who saved an hour ago."""
         running = [
