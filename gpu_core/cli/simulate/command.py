@@ -34,6 +34,7 @@ from gpu_core.decisions.policy.run_times import RunTimePolicy
 from gpu_core.decisions.scheduling.plan import Plan
 from gpu_core.decisions.scheduling.planner import Planner
 from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
+from gpu_core.decisions.simulation.fitting import fitting
 from gpu_core.decisions.simulation.metrics import Metrics, Spread, metrics, spread
 from gpu_core.decisions.simulation.named_policies import DEFAULT_POLICY, named_policy
 from gpu_core.decisions.simulation.run_time_oracle import (
@@ -83,7 +84,11 @@ def run_simulate(options: SimulateOptions) -> int:
     if options.as_json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
     else:
-        Console().print(simulation_table([(row.policy, row.metrics, row.cpu_s) for row in rows]))
+        console = Console()
+        console.print(simulation_table([(row.policy, row.metrics, row.cpu_s) for row in rows]))
+        found = fitting({row.policy: row.metrics for row in rows})
+        if found is not None:
+            console.print(found.text, highlight=False, markup=False)
     return 0
 
 
