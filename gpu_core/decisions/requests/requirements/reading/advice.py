@@ -67,6 +67,7 @@ _PREFERENCES = r"rlhf|ppo|dpo|grpo|reinforcement learning|reward models?|rl"
 _SEVERAL = (
     r"distil(?:l|ling|lation|led)|hyper-?parameter\w*|sweeps?|trials?|ablations?|ensembles?"
     r"|\d+ (?:fine-?tun\w+|trainings?|experiments?)"
+    r"|\d+ [a-z]+ (?:fine-?\s?tunings|trainings|experiments)"
 )
 _OTHER_TASKS = (
     r"caption\w*|ocr|depth estimation|pose estimation|super-?resolution|upscal\w*|inpaint\w*"

@@ -349,6 +349,16 @@ def test_it_says_what_it_understood_and_what_it_assumed():
             "text names a model without known figures (got 'seamless-m4t')",
             id="a model that is not known is not another one",
         ),
+        pytest.param(
+            "score 1M pairs with bge-reranker-large",
+            "text names a model without known figures (got 'bge-reranker-large')",
+            id="another model of a known family",
+        ),
+        pytest.param(
+            "translate 4 million sentences using opus-mt",
+            "text names a model without known figures (got 'opus-mt')",
+            id="a model of the task that is not the usual one",
+        ),
         pytest.param("train a 0B model", "text has a model without parameters", id="size zero"),
         pytest.param(
             "train a 7b in int8",

@@ -130,6 +130,7 @@ ADVICE = (
     ("train a 100M parameter speech model", GpuNeed.LIKELY),
     ("caption 200k images", GpuNeed.LIKELY),
     ("hyperparameter search with 20 trials of resnet-50", GpuNeed.LIKELY),
+    ("run 20 independent fine-tunings of mistral 7b with 5k samples each", GpuNeed.LIKELY),
     ("deep learning", GpuNeed.LIKELY),
     ("pytorch", GpuNeed.LIKELY),
     ("computer vision", GpuNeed.LIKELY),
