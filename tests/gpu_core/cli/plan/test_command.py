@@ -269,7 +269,8 @@ def test_a_history_that_cannot_be_used(
         ),
         pytest.param(
             ["--gpu-type", "a1000"],
-            "gpu-type is not in the catalog (got 'a1000'); allowed: a100-80gb, t4",
+            "gpu-type is not in the catalog (got 'a1000'); did you mean 'a100-80gb'?; allowed: "
+            "a100-80gb, t4",
             id="an unknown GPU type, no job",
         ),
         pytest.param(
