@@ -1,6 +1,6 @@
 """Deployments of the flows that come with this package."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -181,6 +181,8 @@ async def _have_deployment(
             await _create(session, pool, packaged, flow, name, schema, parameters)
         say("+", label, session.did("created"))
         return
+    if takes_policy:
+        _say_where_policy_is_gone(label, found.parameters)
     changes: dict[str, Any] = {
         field: value
         for field, value in (
@@ -199,6 +201,13 @@ async def _have_deployment(
     if not session.dry_run:
         await session.client.update_deployment(found.id, DeploymentUpdate(**changes))
     say("~", label, f"{', '.join(sorted(changes))} {session.did('changed')}")
+
+
+def _say_where_policy_is_gone(label: str, parameters: Mapping[str, Any]) -> None:
+    """Name a policy that is no file here. It stays: the machine where its runs are may have it."""
+    kept = parameters.get("policy")
+    if isinstance(kept, str) and not Path(kept).is_file():
+        say("!", label, f"its parameter policy is {kept!r}, which is no file here")
 
 
 async def _read(session: Session, name: str) -> DeploymentResponse | None:

@@ -36,7 +36,7 @@ class SweepPlan:
     rungs: int
     """How many there are, 1 to 20."""
     reduction: int = 3
-    """One run of so many gets the dollars of the next rung, 2 or more."""
+    """The number of runs of which one gets the dollars of the next rung, 2 or more."""
     goal: Goal = Goal.HIGHER
     waits_for_rung: bool = False
     """The synchronous form: no run is promoted before all runs of its rung have reached it."""

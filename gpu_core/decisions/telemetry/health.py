@@ -166,7 +166,7 @@ def _at_zero(sample: GpuSample, *, are_peers_busy: bool) -> dict[str, Finding]:
 
 
 def _is_sure(condition: str, in_a_row: int, lasted: timedelta) -> bool:
-    """Do so many samples in a row, over this time, show the condition?"""
+    """Do this number of samples in a row, over this time, confirm the condition?"""
     if in_a_row < SURE_SAMPLES:
         return False
     if condition in _AT_ZERO:

@@ -72,14 +72,31 @@ def test_a_policy_that_runs_cannot_read_is_not_set(policy: Path | None, pool_typ
 
 
 def test_a_deployment_of_before_gets_it_and_what_a_person_set_is_kept(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    server = Server()
+    server, policy, own = Server(), tmp_path / "policy.yaml", tmp_path / "mine.yaml"
+    policy.touch()
+    own.touch()
     have(server, None)
-    server.parameters("report-cost/nightly")["policy"] = "/mine.yaml"
-    have(server, POLICY)
-    assert server.parameters("close-month/monthly") == {"policy": str(POLICY)}
-    assert server.parameters("report-cost/nightly") == {"policy": "/mine.yaml"}
+    server.parameters("report-cost/nightly")["policy"] = str(own)
+    have(server, policy)
+    assert server.parameters("close-month/monthly") == {"policy": str(policy)}
+    assert server.parameters("report-cost/nightly") == {"policy": str(own)}
     capsys.readouterr()
-    have(server, POLICY)
+    have(server, policy)
     assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} == {"="}
+
+
+def test_a_policy_that_has_moved_is_said_and_not_overwritten(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The file may be on the machine where the runs are, and not on this one."""
+    server, policy = Server(), tmp_path / "policy.yaml"
+    policy.touch()
+    have(server, tmp_path / "before" / "policy.yaml")
+    capsys.readouterr()
+    have(server, policy)
+    said = [line for line in capsys.readouterr().out.splitlines() if line.split()[0] == "!"]
+    assert len(said) == 3
+    assert all("no file here" in line for line in said)
+    assert server.parameters("close-month/monthly") != {"policy": str(policy)}

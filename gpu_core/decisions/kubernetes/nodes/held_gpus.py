@@ -66,10 +66,10 @@ def held_annotation(node: Mapping[str, Any], gpus: Iterable[HeldGpu]) -> str:
 
 
 def without_held(node: Node, held: int) -> Node:
-    """The node with so many of its GPUs held.
+    """The node as the planner sees it, with this number of its GPUs held.
 
-    It is unknown which GPU the device plugin gives to a pod, so the node gets no more runs while
-    the plugin may give it one that is held: until it has withdrawn as many itself.
+    It is unknown which GPU the device plugin gives to a pod. The node gets no new runs until the
+    plugin has withdrawn at least as many GPUs.
     """
     machine = node.machine
     if not held or node.is_planned or (machine is not None and machine.faulty_gpus >= held):

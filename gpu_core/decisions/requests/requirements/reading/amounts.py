@@ -139,15 +139,18 @@ def take_amounts(line: TextLine) -> Amounts:
     sizes = _take_sizes(line)
     answer = take_answer_tokens(line)
     per_sample = _take_tokens_per_sample(line)
-    lengths = PromptLengths(prompt=take_prompt_tokens(line), answer=answer)
+    prompt = take_prompt_tokens(line)
+    is_written = line.has(_WRITTEN)
     counts = _take_audio(line) | _take_counts(line)
-    if per_sample is None and _are_tokens_of_each(counts):
-        per_sample = counts.pop("tokens")
-        line.understand(f"{per_sample:,.0f} tokens in each sample")
-    elif counts.get("tokens", 0) > _MOST_TOKENS_OF_EACH and counts["tokens"] > counts.get(
-        "samples", 0
-    ):
-        counts.pop("samples", None)
+    each = _tokens_of_each(counts)
+    if each is not None and is_written and answer is None:
+        answer = max(1, round(each))
+        del counts["tokens"]
+        line.understand(f"answers of {answer:,} tokens")
+    elif each is not None and not is_written and per_sample is None:
+        per_sample = each
+        del counts["tokens"]
+        line.understand(f"{each:,.0f} tokens in each sample")
     other = counts.keys() & {"tokens", "words"}
     if "samples" in counts and other:
         raise NoEstimate(
@@ -169,19 +172,35 @@ def take_amounts(line: TextLine) -> Amounts:
         tokens_per_sample=per_sample,
         data_set=next(iter(data_sets), None),
         sizes=sizes,
-        lengths=lengths,
+        lengths=PromptLengths(prompt=prompt, answer=answer),
         unread=_unread(line),
     )
 
 
-_MOST_TOKENS_OF_EACH = 1_000_000
-"""No model reads a longer sample: more tokens are those of all samples."""
+# `generate 500 tokens` is the length of an answer, or all that is written.
+_WRITTEN = (
+    r"(?:generat\w*|writ\w*|output\w*|produc\w*) (?:up to |at most |about |around )?"
+    r"\d[\d,]*(?:\.\d+)?[kmb]?[ -]tokens?"
+)
+
+_MOST_TOKENS_OF_EACH = 131_072
+"""The longest context of usual models (Llama 3.1)."""
+_LEAST_OF_ALL = 1_000_000
+"""So many tokens are no length of a sample."""
 
 
-def _are_tokens_of_each(counts: Mapping[str, float]) -> bool:
-    """`25k examples, 1k tokens`: all samples together have no fewer tokens than samples."""
+def _tokens_of_each(counts: Mapping[str, float]) -> float | None:
+    """The tokens of a sample, where samples and tokens are counted; None: either may be meant.
+
+    `25k examples, 1k tokens`: all samples together have no fewer tokens than samples, so these are
+    of each. `10k documents, 40M tokens` are of all.
+    """
     samples, tokens = counts.get("samples", 0), counts.get("tokens", 0)
-    return 0 < tokens < min(samples, _MOST_TOKENS_OF_EACH)
+    if not samples or not tokens:
+        return None
+    each = tokens if tokens < samples else tokens / samples
+    is_clear = tokens < samples or tokens >= _LEAST_OF_ALL
+    return each if is_clear and each <= _MOST_TOKENS_OF_EACH else None
 
 
 def _take_sizes(line: TextLine) -> dict[str, int]:

@@ -73,7 +73,8 @@ _USUAL: Mapping[str, str] = MappingProxyType(
 # Families whose other members are named but not known: no member stands for another.
 _FAMILIES = (
     r"gpt-j|gpt-neox|gpt-neo|llama|mistral|mixtral|ministral|qwen|gemma|gemini|phi|falcon|gpt|bert|roberta|deberta|albert"
-    r"|opus-mt|marian\w*|modernbert|electra|distil\w+|flan|t5|mt5|bart|bge-reranker|bge-m3|bge|e5|gte|gtr|mpnet|vit|deit|dino|swin|resnet"
+    r"|opus-mt|marian\w*|modernbert|electra|distil\w+|flan|t5|mt5|bart|bge-reranker|bge-m3|bge|e5"
+    r"|gte|gtr|mpnet|vit|deit|dino|swin|resnet"
     r"|resnext|convnext|efficientnet|mobilenet|densenet|inception|vgg|unet|u-net|yolo|detr|sam|clip"
     r"|blip|llava|whisper|wav2vec|hubert|conformer|stable diffusion|stable-diffusion|sdxl|sd|flux"
     r"|pixart|imagen|dit|controlnet|deepseek|bloom|opt|pythia|olmo|yi|command|dbrx|grok|mamba|rwkv"

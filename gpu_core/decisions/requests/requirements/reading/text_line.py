@@ -95,7 +95,7 @@ def line_of(text: str) -> TextLine:
 
 
 # Of a model's name on a hub: `qwen/qwen2.5-7b`.
-_OWNER = r"(?<![\w./-])[a-z][\w.-]*/(?=[a-z][\w.-]*\d)"
+_OWNER = r"(?<![\w./-])[a-z][a-z_-]*/(?=[a-z][\w.]*-[\w.-]*\d)"
 
 # `1_000_000` and `10 000`, and `7e9`, `10^9`, `3 x 10^9`. Of numbers with spaces only those that
 # end in 000: `llama 2 512 tokens` is no number.

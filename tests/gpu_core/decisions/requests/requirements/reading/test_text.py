@@ -147,11 +147,25 @@ from gpu_core.decisions.requests.requirements.reading.text import read_text
             id="more tokens than a sample has are those of all",
         ),
         pytest.param(
+            "inference with llama 8b on 10k documents, 40M tokens",
+            "llama-3-8b",
+            "inference",
+            (10_000, "prompts"),
+            id="prompts are counted, however many tokens they have",
+        ),
+        pytest.param(
             "LoRA of meta-llama/Llama-3.1-8B-Instruct on 5M tokens",
             "llama-3-8b",
             "lora",
             (5e6, "tokens"),
             id="a name on a hub",
+        ),
+        pytest.param(
+            "train resnet-50/imagenet1k",
+            "resnet-50",
+            "full",
+            (1_281_167 * 90, "images"),
+            id="a model and its data set are no name on a hub",
         ),
         pytest.param(
             "finetune Qwen/Qwen2.5-7B-Instruct full, 100M tokens",
@@ -260,6 +274,11 @@ LENGTHS = (
     ("inference with a 7B, 5k context, 100 output tokens", 5120, 100),
     ("inference with a 7B on 10k prompts", 768, 256),
     ("inference with a 7B, 1M prompts, 512/128 tokens", 640, 128),
+    ("inference with a 7B on 1M prompts, generate 500 tokens", 512 + 500, 500),
+    ("inference with a 7B on 1M prompts of 300 tokens, generating up to 500 tokens", 800, 500),
+    ("inference with a 7B on 1M prompts, 300 tokens", 300 + 256, 256),
+    ("inference with a 7B on 10k documents, 40M tokens", 4000 + 256, 256),
+    ("generate 2M tokens on 1k prompts with a 7B", 512 + 2000, 2000),
     ("inference with a 7B on 10k prompts of ~600 tokens each", 856, 256),
 )
 
@@ -358,6 +377,11 @@ def test_it_says_what_it_understood_and_what_it_assumed():
             "translate 4 million sentences using opus-mt",
             "text names a model without known figures (got 'opus-mt')",
             id="a model of the task that is not the usual one",
+        ),
+        pytest.param(
+            "LoRA of llama 8b on 100 samples, 4096 tokens",
+            "text counts samples and tokens; allowed: such as '20k samples of 800 tokens'",
+            id="tokens of each sample or of all",
         ),
         pytest.param("train a 0B model", "text has a model without parameters", id="size zero"),
         pytest.param(
