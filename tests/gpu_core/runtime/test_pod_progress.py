@@ -1,8 +1,5 @@
 """The first rank of a pod reports for all its ranks, and sends stacks where one hangs."""
 
-import os
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,37 +12,19 @@ from gpu_core.adapters.files.progress_report import (
 )
 from gpu_core.decisions.checkpoints.progress_labels import progress_values, stacks_in
 from gpu_core.runtime.pod_progress import PodProgress
+from tests.support.hanging_process import FUNCTION, hanging_process
 
 NOW = datetime.now(UTC)
-HANGS = """
-import faulthandler, signal, sys, threading
-def waits_for_the_others():
-    print("ready", flush=True)
-    threading.Event().wait()
-faulthandler.register(signal.SIGUSR2, file=open(sys.argv[1], "w"), all_threads=True)
-waits_for_the_others()
-"""
 
 
 @pytest.fixture
 def pids(tmp_path):
     """Two ranks of attempt `a` in this pod, which hang."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", HANGS, str(stacks_path(tmp_path, rank))],
-            env=os.environ | {"PREFECT_GPU_ATTEMPT_ID": "a"},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    for process in processes:
-        process.stdout.readline()
-    yield [process.pid for process in processes]
-    for process in processes:
-        assert process.poll() is None  # no signal has ended it
-        process.kill()
-        process.communicate()
+    with (
+        hanging_process("a", stacks_path(tmp_path, 0)) as first,
+        hanging_process("a", stacks_path(tmp_path, 1)) as second,
+    ):
+        yield [first.pid, second.pid]
 
 
 def reports(folder, pids, quiet_s, **changes):
@@ -68,7 +47,7 @@ def test_ranks_that_hang_are_reported_with_their_stacks(tmp_path, pids):
     assert [progress_report_of(each) for each in progress_values(labels, "a", NOW)] == sent
     stacks = stacks_in(labels, "a", NOW)
     assert sorted(stacks) == [0, 1]
-    assert all("in waits_for_the_others" in text for text in stacks.values())
+    assert all(f"in {FUNCTION}" in text for text in stacks.values())
     written = stacks_path(tmp_path, 0).read_text()
     assert stacks_in(pod.labels(sent[0], NOW), "a", NOW) == stacks
     assert stacks_path(tmp_path, 0).read_text() == written, "they are taken once"

@@ -1,39 +1,19 @@
 """Stacks of a process that hangs, and of no other one."""
 
-import os
-import subprocess
-import sys
 from datetime import UTC, datetime
 
 import pytest
 
 from gpu_core.adapters.files.progress_report import ProgressReport
 from gpu_core.adapters.host.stack_dumps import dump_stacks
-
-HANGS = """
-import faulthandler, signal, sys, threading
-def hangs_here():
-    print("ready", flush=True)
-    threading.Event().wait()
-faulthandler.register(signal.SIGUSR2, file=open(sys.argv[1], "w"), all_threads=True)
-hangs_here()
-"""
+from tests.support.hanging_process import FUNCTION, hanging_process
 
 
 @pytest.fixture
 def hanging(tmp_path):
     """A process of attempt `a1` that hangs."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HANGS, str(tmp_path / "stacks-0.txt")],
-        env=os.environ | {"PREFECT_GPU_ATTEMPT_ID": "a1"},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        process.stdout.readline()
+    with hanging_process("a1", tmp_path / "stacks-0.txt") as process:
         yield process
-        assert process.poll() is None  # the signal has not ended it
-        process.kill()
 
 
 def report(pid, **changes):
@@ -43,7 +23,7 @@ def report(pid, **changes):
 
 def test_the_stack_of_a_process_that_hangs_is_read(tmp_path, hanging):
     (stack,) = dump_stacks(tmp_path, "a1", [report(hanging.pid)]).values()
-    assert "in hangs_here" in stack
+    assert f"in {FUNCTION}" in stack
 
 
 @pytest.mark.parametrize(
