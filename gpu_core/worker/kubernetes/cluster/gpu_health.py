@@ -237,7 +237,10 @@ class GpuHealthWatch:
             node = self._nodes().get(name)
             if node is None:
                 continue
-            text = held_annotation(node, self._held_on(name).values())
+            held = self._held_on(name).values()
+            if any(gpu.found_at is None for gpu in held):
+                continue  # what cannot be understood is not overwritten, and holds the node
+            text = held_annotation(node, held)
             body = {"metadata": {"annotations": {HELD_ANNOTATION: text}}}
             try:
                 await self._api.patch(f"/api/v1/nodes/{name}", body)

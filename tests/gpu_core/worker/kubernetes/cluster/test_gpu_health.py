@@ -226,3 +226,11 @@ async def test_a_node_that_is_gone_takes_its_held_gpus_with_it(world):
     world.refusal = None
     await world.look(3)
     assert (world.usable(), world.patches) == ({"n2": 2}, 0)
+
+
+async def test_what_cannot_be_understood_is_not_overwritten_by_the_next_finding(world):
+    world.nodes["n1"]["metadata"]["annotations"][HELD_ANNOTATION] = "{damaged"
+    await world.look(3, GPU_a=90.0)
+    assert world.nodes["n1"]["metadata"]["annotations"][HELD_ANNOTATION] == "{damaged"
+    assert world.usable() == {"n1": 0, "n2": 2}
+    assert world.trouble("train-0") is not None, "its run moves all the same"
