@@ -60,13 +60,13 @@ class PrefectReport:
     def follow(self, progress: Callable[[], dict[str, Label]]) -> None:
         """Send now, and once a minute, how far the run has come; returns at once."""
         self._progress = progress
-        self._add(progress())
+        self._add(_read(progress))
 
     def unfollow(self) -> None:
         """Send for the last time how far the run has come; returns at once."""
         progress, self._progress = self._progress, None
         if progress is not None:
-            self._add(progress())
+            self._add(_read(progress))
 
     def _add(self, labels: "dict[str, Label]") -> None:
         with self._changed:
@@ -93,7 +93,7 @@ class PrefectReport:
                 progress = self._progress
             try:
                 if progress is not None:
-                    labels |= progress()
+                    labels |= _read(progress)
                 if labels:
                     self._send(self._flow_run_id, labels)
             except Exception as error:
@@ -101,6 +101,18 @@ class PrefectReport:
             with self._changed:
                 self._is_sending = False
                 self._changed.notify_all()
+
+
+def _read(progress: "Callable[[], dict[str, Label]]") -> "dict[str, Label]":
+    """What it says; nothing where it fails: neither training nor a checkpoint's report hangs on it.
+
+    It reads the files of other ranks and asks their processes, each of which may be at fault.
+    """
+    try:
+        return progress()
+    except Exception:
+        _log.warning("The progress of the run cannot be read", exc_info=True)
+        return {}
 
 
 def prefect_report_of(run: RunContext | None, ranks: Ranks) -> PrefectReport | None:

@@ -60,6 +60,20 @@ def test_a_slow_server_gets_the_newest_report_and_delays_no_run():
     assert len(server.received) <= 3
 
 
+def test_a_progress_that_cannot_be_read_stops_no_training_and_no_checkpoints_report(caplog):
+    def fails():
+        raise OSError("the folder is gone")
+
+    server = Server()
+    reported = PrefectReport("run", server)
+    reported.follow(fails)
+    reported.publish(report(1))
+    reported.close()
+    reported.unfollow()
+    assert [each["prefect-gpu.checkpoint.sequence"] for each in server.received] == [1]
+    assert "the folder is gone" in caplog.text
+
+
 def test_a_server_that_refuses_is_only_a_warning(caplog):
     def refuse(_flow_run_id, _labels):
         raise OSError("no route")
