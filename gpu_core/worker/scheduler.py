@@ -27,6 +27,7 @@ from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.node_avoidance import zone_of
 from gpu_core.decisions.telemetry.gpu_groups import gpu_groups
+from gpu_core.decisions.telemetry.metrics import withheld_micro_usd
 from gpu_core.worker.attempts.binder import Binder
 from gpu_core.worker.attempts.final_states import FinalStates
 from gpu_core.worker.attempts.launch import Launching
@@ -346,7 +347,7 @@ class GpuScheduler:
             admitted = await self._admit(plan, demands, policy)
         self._expect_starts(demands, admitted)
         self._unpublished = plan, demands
-        self._log_cycle(plan, demands, admitted, steps)
+        self._log_cycle(plan, demands, admitted, steps, priced)
         return [queue.responses[flow_run_id] for flow_run_id in admitted]
 
     async def _find_ended(
@@ -452,6 +453,7 @@ class GpuScheduler:
         demands: Mapping[str, Demand],
         admitted: Collection[str],
         steps: StepTimes,
+        policy: Policy,
     ) -> None:
         holding = [running.attempt for running in self._attempts.holding()]
         placed = [attempt for attempt in holding if attempt.bound_at is not None]
@@ -472,7 +474,9 @@ class GpuScheduler:
         self._cycle_log.note(counts, steps.seconds, steps.cpu_s, now_s=anyio.current_time())
         costs = [hourly_cost(r.record, r.attempt) for r in self._attempts.holding()]
         held = {gpu_id for _node, gpu_id in used}
-        self._metrics.note_cycle(counts, steps.seconds, gpu_groups(there, used), held, costs)
+        gpus = gpu_groups(there, used)
+        withheld = withheld_micro_usd(gpus, policy.price_micro_usd_per_gpu_hour)
+        self._metrics.note_cycle(counts, steps.seconds, gpus, held, costs, withheld)
         self._metrics.note_use(self._idle.uses(), len(self._hangs.hung))
 
     def _expect_starts(self, demands: Mapping[str, Demand], admitted: Collection[str]) -> None:

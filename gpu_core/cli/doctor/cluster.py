@@ -3,7 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -36,6 +36,7 @@ from gpu_core.decisions.checks.doctor.versions import kubernetes_version_finding
 from gpu_core.decisions.checks.doctor.worker_pods import starts_worker, worker_pod_findings
 from gpu_core.decisions.checks.prefect.pool_claim import PoolClaim
 from gpu_core.decisions.kubernetes.manifests.names import job_name
+from gpu_core.decisions.kubernetes.nodes.held_gpus import held_on, without_held
 from gpu_core.decisions.kubernetes.nodes.karpenter_node_pools import NodePoolOffer, node_pool_offer
 from gpu_core.decisions.kubernetes.nodes.nodes import NodeFacts, node_facts
 from gpu_core.decisions.kubernetes.nodes.template_constraints import admits, pod_spec_of
@@ -427,7 +428,10 @@ def _seen_node(
         facts = node_facts(node, pods.get(name, ()), question.policy, pool=question.pool or "")
     except InvalidInput as error:
         return SeenNode(name=name, facts=None, error=str(error))
-    return SeenNode(name=name, facts=facts, is_admitted=is_admitted)
+    held = tuple(held_on(node).values())
+    if facts is not None:
+        facts = replace(facts, node=without_held(facts.node, len(held)))
+    return SeenNode(name=name, facts=facts, is_admitted=is_admitted, held=held)
 
 
 async def _offers(

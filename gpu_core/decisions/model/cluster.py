@@ -35,6 +35,8 @@ class Machine:
     created_at: datetime | None = None
     faulty_gpus: int = 0
     """Those that are held because they are not well."""
+    are_others_withheld: bool = False
+    """The well ones get no new runs, because a pod there may get one that is held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ OTHER = "other"
 _NONE = "none"
 
 Labels = tuple[str, ...]
-GpuState = Literal["held", "free", "unhealthy"]
+GpuState = Literal["held", "free", "unhealthy", "withheld"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,22 @@ class GpuGroup(NamedTuple):
     gpu_type: str
     capacity_type: str
     state: GpuState
+
+
+def withheld_micro_usd(
+    gpus: Mapping[GpuGroup, int], price_micro_usd: Callable[[str, str], float | None]
+) -> float:
+    """What do the GPUs that are withheld cost in an hour? Those without a price are left out.
+
+    Args:
+        gpus: How many of each group there are.
+        price_micro_usd: Of a GPU for an hour, by type and capacity type; None: it has none.
+    """
+    return sum(
+        count * (price_micro_usd(group.gpu_type, group.capacity_type) or 0.0)
+        for group, count in gpus.items()
+        if group.state == "withheld"
+    )
 
 
 class HourlyCost(NamedTuple):
@@ -78,6 +94,8 @@ class WorkerFacts:
     preemptions: int = 0
     ends: Mapping[EndReason, int] = field(default_factory=dict)
     gpus: Mapping[GpuGroup, int] = field(default_factory=dict)
+    withheld_micro_usd: float = 0.0
+    """What the GPUs that are withheld cost in an hour, where they have a price."""
     held_gpu_ids: frozenset[str] = frozenset()
     """GPUs of which an attempt holds a part."""
     costs: tuple[HourlyCost, ...] = ()
@@ -139,9 +157,15 @@ def worker_metrics(facts: WorkerFacts) -> list[MetricFamily]:
         ),
         _gauge(
             "prefect_gpu_gpus",
-            "GPUs by type, capacity type and state: held, free or unhealthy.",
+            "GPUs by type, capacity type and state: held, free, unhealthy or withheld.",
             ("pool", "gpu_type", "capacity_type", "state"),
             {(*pool, *group): count for group, count in facts.gpus.items()},
+        ),
+        _gauge(
+            "prefect_gpu_withheld_hourly_cost_usd",
+            "What well GPUs cost in an hour that get no runs, as a pod may get an unhealthy one.",
+            ("pool",),
+            {pool: facts.withheld_micro_usd / 1e6},
         ),
         _gauge(
             "prefect_gpu_hourly_cost_usd",

@@ -288,7 +288,7 @@ class KubernetesInfrastructure:
         tested = self._node_preparation.without_untested(
             offered, policy.kubernetes, datetime.now(UTC)
         )
-        return self._gpu_health.without_held(tested)
+        return self._gpu_health.without_held(tested, policy)
 
     def binding(
         self, running: AttemptState, others: Sequence[AttemptState], policy: Policy

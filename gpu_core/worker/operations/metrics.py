@@ -47,6 +47,7 @@ class WorkerMetrics:
         gpus: Mapping[GpuGroup, int],
         held_gpu_ids: Iterable[str],
         costs: Iterable[HourlyCost],
+        withheld_micro_usd: float = 0.0,
     ) -> None:
         """A scheduling cycle has ended."""
         with self._lock:
@@ -57,6 +58,7 @@ class WorkerMetrics:
                 starts=before.starts + counts.started,
                 preemptions=before.preemptions + counts.preempted,
                 gpus=dict(gpus),
+                withheld_micro_usd=withheld_micro_usd,
                 held_gpu_ids=frozenset(held_gpu_ids),
                 costs=tuple(costs),
                 steps_s=dict(steps_s),

@@ -5,10 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok, warning
+from gpu_core.decisions.kubernetes.nodes.held_gpus import HELD_ANNOTATION, withheld_gpus
 from gpu_core.decisions.kubernetes.nodes.karpenter_node_pools import NodePoolOffer
 from gpu_core.decisions.kubernetes.nodes.nodes import NodeFacts
+from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.policy.kubernetes import Provisioner
+from gpu_core.decisions.telemetry.held_gpus import HeldGpu
 
 # A cluster may have hundreds of nodes with the same trouble.
 _MOST_LINES = 20
@@ -24,12 +27,14 @@ class SeenNode:
         facts: What is planned with; None: it has no GPU, or cannot be read.
         is_admitted: Whether the pool's base job template lets pods on it.
         error: Why it cannot be read; None: it can.
+        held: Its GPUs that no run may use, because they are not well.
     """
 
     name: str
     facts: NodeFacts | None
     is_admitted: bool = True
     error: str | None = None
+    held: tuple[HeldGpu, ...] = ()
 
 
 def usable_gpus(nodes: Sequence[SeenNode]) -> Counter[str]:
@@ -42,7 +47,10 @@ def usable_gpus(nodes: Sequence[SeenNode]) -> Counter[str]:
 
 def _good(nodes: Sequence[SeenNode]) -> list[NodeFacts]:
     usable = [(node, facts) for node in nodes if (facts := node.facts) is not None]
-    return [facts for node, facts in usable if node.is_admitted and not facts.blocked_by]
+    good = [facts for node, facts in usable if node.is_admitted and not facts.blocked_by]
+    return [
+        facts for facts in good if not facts.node.unhealthy_gpu_ids.issuperset(facts.node.gpu_ids)
+    ]
 
 
 def node_findings(nodes: Sequence[SeenNode], *, may_add: bool) -> Iterator[Finding]:
@@ -100,6 +108,8 @@ def _troubles(node: SeenNode) -> Iterator[Finding]:
             f"node {node.name}, {gpus}: no label names their type",
             "install GPU Feature Discovery, or name a label in kubernetes.gpu_type_labels",
         )
+    elif node.held:
+        yield _held_finding(facts.node, node.held)
     elif facts.node.unhealthy_gpu_ids:
         broken = count(len(facts.node.unhealthy_gpu_ids), "GPU")
         yield warning(
@@ -108,6 +118,17 @@ def _troubles(node: SeenNode) -> Iterator[Finding]:
             "plugin",
             "read the log of the device plugin on that node",
         )
+
+
+def _held_finding(node: Node, held: Sequence[HeldGpu]) -> Finding:
+    others = withheld_gpus(node)
+    rest = f"; its other {count(others, 'GPU')} may idle until it is withdrawn" if others else ""
+    why = "; ".join(f"{gpu.gpu_id} is held: {gpu.reason}" for gpu in held)
+    return warning(
+        "nodes.held",
+        f"node {node.name}: {why}{rest}",
+        f"{held[0].remedy}, then `kubectl annotate node {node.name} {HELD_ANNOTATION}-`",
+    )
 
 
 def node_pool_findings(

@@ -74,8 +74,19 @@ def without_held(node: Node, held: int) -> Node:
     machine = node.machine
     if not held or node.is_planned or (machine is not None and machine.faulty_gpus >= held):
         return node
-    return replace(
-        node,
-        unhealthy_gpu_ids=frozenset(node.gpu_ids),
-        machine=None if machine is None else replace(machine, faulty_gpus=min(machine.gpus, held)),
-    )
+    gpu_ids = frozenset(node.gpu_ids)
+    if machine is not None:
+        machine = replace(
+            machine,
+            faulty_gpus=min(machine.gpus, held),
+            are_others_withheld=gpu_ids > node.unhealthy_gpu_ids,
+        )
+    return replace(node, unhealthy_gpu_ids=gpu_ids, machine=machine)
+
+
+def withheld_gpus(node: Node) -> int:
+    """How many well GPUs of this node get no new runs, because one of its GPUs is held?"""
+    machine = node.machine
+    if machine is None or not machine.are_others_withheld:
+        return 0
+    return max(0, len(node.gpu_ids) - machine.faulty_gpus)

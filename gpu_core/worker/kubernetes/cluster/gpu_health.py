@@ -13,11 +13,14 @@ from gpu_core.decisions.kubernetes.nodes.held_gpus import (
     HELD_ANNOTATION,
     held_annotation,
     held_on,
+    withheld_gpus,
     without_held,
 )
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.units import count, format_usd
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
+from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.policy.telemetry import TelemetryPolicy
 from gpu_core.decisions.telemetry.cluster_health import ClusterHealth, health_queries
 from gpu_core.decisions.telemetry.health import Finding, Verdict
@@ -38,6 +41,12 @@ _FORGOTTEN = "a held GPU is held until the worker restarts"
 
 _Key = tuple[str, str]
 """A node, and the UUID of a GPU."""
+
+
+def _cost(node: Node, policy: Policy) -> str:
+    """Of its GPUs that are withheld, for an hour."""
+    price = policy.price_micro_usd_per_gpu_hour(node.gpu_type, node.capacity_type)
+    return format_usd(None if price is None else price * withheld_gpus(node))
 
 
 class GpuHealthWatch:
@@ -78,6 +87,7 @@ class GpuHealthWatch:
         self._written: set[_Key] = set()
         self._said: dict[_Key, Finding] = {}
         self._failure: str | None = None
+        self._withheld: frozenset[str] = frozenset()
         self.verdicts: Mapping[str, Verdict] = {}
         """On the GPUs that are not well, by UUID: few of a large cluster. Any thread reads it."""
 
@@ -127,10 +137,24 @@ class GpuHealthWatch:
             found += await query_samples(url, query, now, self._answer_s)
         return found
 
-    def without_held(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
-        """The nodes, without new runs where a pod may get a GPU that is held."""
+    def without_held(self, nodes: Sequence[Node], policy: Policy) -> tuple[Node, ...]:
+        """The nodes, without new runs where a pod may get a GPU that is held.
+
+        Args:
+            nodes: As their device plugins offer them.
+            policy: Knows what the GPUs cost that get no runs.
+        """
         held = {name: self._held_on(name) for name in self._affected()}
-        return tuple(without_held(node, len(held.get(node.name, ()))) for node in nodes)
+        left = tuple(without_held(node, len(held.get(node.name, ()))) for node in nodes)
+        withheld = {each.name: each for each in left if withheld_gpus(each)}
+        for name in sorted(withheld.keys() - self._withheld):
+            _log.warning(
+                "Node %s gets no new runs until its device plugin withdraws what is held: its "
+                "other %s, %s an hour, may idle",
+                *(name, count(withheld_gpus(withheld[name]), "GPU"), _cost(withheld[name], policy)),
+            )
+        self._withheld = frozenset(withheld)
+        return left
 
     def trouble(
         self, running: AttemptState, pods: Sequence[Json], now: datetime

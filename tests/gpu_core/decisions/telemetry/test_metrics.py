@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.adapters.prometheus.exposition import exposition
+from gpu_core.decisions.kubernetes.nodes.held_gpus import without_held
 from gpu_core.decisions.model.attempts import EndReason
-from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.cluster import Machine, Node
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.telemetry.gpu_groups import gpu_groups
 from gpu_core.decisions.telemetry.health import Verdict
@@ -19,6 +20,7 @@ from gpu_core.decisions.telemetry.metrics import (
     GpuGroup,
     HourlyCost,
     WorkerFacts,
+    withheld_micro_usd,
     worker_metrics,
 )
 from gpu_core.decisions.telemetry.samples import GpuSample, ThrottleReason
@@ -164,3 +166,24 @@ def test_gpus_are_counted_once_each():
         GpuGroup("t4", "on-demand", "unhealthy"): 1,
         GpuGroup("t4", "spot", "free"): 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("used", "want"),
+    [
+        pytest.param("", {"unhealthy": 1, "withheld": 3}, id="all idle"),
+        pytest.param("01", {"held": 2, "unhealthy": 1, "withheld": 1}, id="two runs continue"),
+        pytest.param("0123", {"held": 4}, id="all in use"),
+    ],
+)
+def test_well_gpus_that_get_no_runs_are_withheld_and_have_a_price(used, want):
+    node = Node(name="a", gpu_type="t4", gpu_ids=("0", "1", "2", "3"), machine=Machine(gpus=4))
+    found = gpu_groups([without_held(node, 1)], {("a", gpu_id) for gpu_id in used})
+    assert found == {GpuGroup("t4", "on-demand", state): n for state, n in want.items()}
+    prices = {("t4", "on-demand"): 500_000}
+    cost = withheld_micro_usd(found, lambda *of: prices.get(of))
+    assert cost == 500_000 * want.get("withheld", 0)
+    assert withheld_micro_usd(found, lambda *of: None) == 0
+    facts = WorkerFacts(pool="gpu", gpus=found, withheld_micro_usd=cost)
+    samples = family(facts, "prefect_gpu_withheld_hourly_cost_usd").samples
+    assert samples == {("gpu",): cost / 1e6}

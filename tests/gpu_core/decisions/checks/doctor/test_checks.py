@@ -49,11 +49,14 @@ from gpu_core.decisions.checks.doctor.versions import (
 )
 from gpu_core.decisions.checks.prefect.pool_claim import Installation, PoolClaim
 from gpu_core.decisions.checks.prefect.pool_status import PoolStatus, QueueStatus, SeenWorker
+from gpu_core.decisions.kubernetes.nodes.held_gpus import without_held
 from gpu_core.decisions.kubernetes.nodes.karpenter_node_pools import NodePoolOffer
 from gpu_core.decisions.kubernetes.nodes.nodes import node_facts
 from gpu_core.decisions.kubernetes.rbac.rights import RIGHTS, Option, Right
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
 from gpu_core.decisions.policy.provisioned_nodes import ProvisionedNodes
+from gpu_core.decisions.telemetry.health import Verdict
+from gpu_core.decisions.telemetry.held_gpus import HeldGpu
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 QUEUES = ("critical", "high", "medium", "low")
@@ -535,7 +538,18 @@ SHARED_BY_10 = {
 }
 
 
-def a_node(name: str = "n1", *, is_admitted: bool = True, **fields: Any) -> SeenNode:
+HOT = HeldGpu(
+    gpu_id="GPU-a", verdict=Verdict.DRAIN, reason="90 °C", remedy="check its cooling", found_at=None
+)
+
+
+def a_node(
+    name: str = "n1",
+    *,
+    is_admitted: bool = True,
+    held: tuple[HeldGpu, ...] = (),
+    **fields: Any,
+) -> SeenNode:
     """A node with 8 A100, as the worker reads it."""
     status = {
         "capacity": {"nvidia.com/gpu": fields.pop("capacity", "8")},
@@ -550,7 +564,8 @@ def a_node(name: str = "n1", *, is_admitted: bool = True, **fields: Any) -> Seen
         "status": status,
     }
     facts = node_facts(node, (), policy, pool="gpu")
-    return SeenNode(name=name, facts=facts, is_admitted=is_admitted)
+    facts = replace(facts, node=without_held(facts.node, len(held)))
+    return SeenNode(name=name, facts=facts, is_admitted=is_admitted, held=held)
 
 
 @pytest.mark.parametrize(
@@ -587,6 +602,25 @@ def a_node(name: str = "n1", *, is_admitted: bool = True, **fields: Any) -> Seen
             [a_node(allocatable="6")],
             [("ok", "6 GPUs"), ("warning", "2 GPUs of 8 withdrawn by its device plugin")],
             id="broken GPUs",
+        ),
+        pytest.param(
+            [a_node(held=(HOT,)), a_node("n2")],
+            [
+                ("ok", "8 GPUs on 1 node"),
+                (
+                    "warning",
+                    "node n1: GPU-a is held: 90 °C; its other 7 GPUs may idle until it is ",
+                ),
+            ],
+            id="a GPU that is held and may still be given to a pod",
+        ),
+        pytest.param(
+            [a_node(held=(HOT,), allocatable="7")],
+            [
+                ("ok", "7 GPUs on 1 node"),
+                ("warning", "GPU-a is held: 90 °C; check its cooling, then `kubectl annotate "),
+            ],
+            id="a GPU that is held and withdrawn",
         ),
         pytest.param(
             [a_node(labels=SHARED_BY_10, capacity="80", allocatable="80")],

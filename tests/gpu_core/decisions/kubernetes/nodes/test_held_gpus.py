@@ -14,6 +14,7 @@ from gpu_core.decisions.kubernetes.nodes.held_gpus import (
     HELD_ANNOTATION,
     held_annotation,
     held_on,
+    withheld_gpus,
     without_held,
 )
 from gpu_core.decisions.model.cluster import Machine, Node
@@ -99,3 +100,14 @@ def test_a_node_gets_no_runs_while_a_pod_may_get_a_held_gpu(
     assert (len(after.unhealthy_gpu_ids) == 4) is want_closed
     assert after.gpu_ids == before.gpu_ids
     assert after.machine.faulty_gpus == want_faulty
+    assert withheld_gpus(after) == (4 - want_faulty if want_closed else 0)
+
+
+def test_a_node_that_is_closed_for_another_reason_withholds_no_gpu():
+    """They would idle without the held one, too."""
+    gpu_ids = ("0", "1")
+    cordoned = Node(
+        name="n1", gpu_type="l4", gpu_ids=gpu_ids, unhealthy_gpu_ids=frozenset(gpu_ids),
+        machine=Machine(gpus=2),
+    )  # fmt: skip
+    assert withheld_gpus(without_held(cordoned, 1)) == 0

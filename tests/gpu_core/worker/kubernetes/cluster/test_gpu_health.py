@@ -11,6 +11,7 @@ from gpu_core.adapters.prometheus.queries import PrometheusError
 from gpu_core.decisions.kubernetes.nodes.held_gpus import HELD_ANNOTATION, held_on
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import Machine, Node, NodeShare
+from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.policy.telemetry import TelemetryPolicy
 from gpu_core.decisions.telemetry.health import Verdict
 from gpu_core.decisions.telemetry.series import Series
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.anyio
 START = datetime(2026, 11, 26, tzinfo=UTC)
 TEMPERATURE = "prefect_gpu_device_temperature_celsius"
 URL = "http://prometheus:9090"
+POLICY = Policy.model_validate({"version": 1, "prices": {"l4": {"on-demand": 0.7}}})
 
 
 @pytest.fixture
@@ -92,7 +94,7 @@ class World:
         ]
         return {
             node.name: len(node.gpu_ids) - len(node.unhealthy_gpu_ids)
-            for node in self.watch.without_held(nodes)
+            for node in self.watch.without_held(nodes, POLICY)
         }
 
     def trouble(self, pod, node="n1", gpus=1):
@@ -126,6 +128,18 @@ async def test_a_hot_gpu_is_held_and_its_run_alone_moves(world, caplog):
         "GPU-a of node n1 is held (drain): 90 °C, from 85 °C on it is too hot; check its cooling, "
         f"and free it with `kubectl annotate node n1 {HELD_ANNOTATION}-`"
     )
+
+
+async def test_what_the_other_gpus_of_its_node_cost_is_said_once(world, caplog):
+    await world.look(3)
+    await world.look(3, GPU_a=90.0)
+    world.usable()
+    world.usable()
+    lines = [r.getMessage() for r in caplog.records if "gets no new runs" in r.getMessage()]
+    assert lines == [
+        "Node n1 gets no new runs until its device plugin withdraws what is held: its other 1 GPU, "
+        "$0.7000 an hour, may idle"
+    ]
 
 
 async def test_where_no_pod_is_known_only_a_run_with_all_gpus_of_the_node_moves(world):
