@@ -35,6 +35,7 @@ from gpu_core.worker.attempts.run_log import describe_placement
 from gpu_core.worker.attempts.settlement import ATTEMPT_FOLLOWS
 from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
 from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed, Refused
+from gpu_core.worker.operations.garbage import rare_garbage_collection
 from gpu_core.worker.operations.health import HealthMonitor, WorkerState
 from gpu_core.worker.operations.health_routes import serve_health, serve_metrics
 from gpu_core.worker.operations.json_lines import log_json_lines
@@ -255,6 +256,7 @@ class GpuWorker(_Mixin):
         await super().setup()
         if not self._is_started:
             return
+        self._log_stack.enter_context(rare_garbage_collection())
         self._tasks = await self._gpu_stack.enter_async_context(anyio.create_task_group())
         serve_health(self._health)
         serve_metrics(self._metrics.facts)
