@@ -117,7 +117,7 @@ def _usual_bounds(job: Job) -> tuple[float, float, float]:
         return _PRIORS[job.method]
     if model.sample == AUDIO:
         return _SPEECH_PRIORS[is_training]
-    if model.passes_per_sample > 1:
+    if model.denoising_steps > 1:
         return _DIFFUSION_PRIORS[is_training]
     return _VISION_PRIORS[is_training]
 

@@ -44,8 +44,10 @@ class Model:
     """What the work is counted in, where the model is not a language model."""
     forward_flop_per_sample: float | None = None
     """Floating-point operations of one sample, forward; a multiply-add counts as two."""
-    passes_per_sample: int = 1
-    """Forward passes that one sample takes in inference: denoising steps times guidance."""
+    denoising_steps: int = 1
+    """Of a diffusion model: the steps that one image usually takes in inference."""
+    passes_per_step: int = 1
+    """Forward passes of a step: 2 with classifier-free guidance."""
     is_encoder: bool = False
     """Does a language model only read, as BERT does, and write no tokens?"""
     usual_tokens: int | None = None
@@ -53,6 +55,11 @@ class Model:
     activation_bytes_per_sample: int | None = None
     """What training keeps of one sample in 16 bits, without recomputing."""
     source: str
+
+    @property
+    def passes_per_sample(self) -> int:
+        """How many forward passes does one sample take in inference?"""
+        return self.denoising_steps * self.passes_per_step
 
     @property
     def computed_parameters(self) -> int:
@@ -121,13 +128,19 @@ def _vision(name: str, millions: float, gflop: float, kept_mb: int, source: str)
 
 
 def _diffusion(
-    name: str, billions: float, tflop: float, passes: int, kept_mb: int, source: str
+    name: str,
+    billions: float,
+    tflop: float,
+    steps: tuple[int, int],
+    kept_mb: int,
+    source: str,
 ) -> Model:
     return Model(
         name=name,
         parameters=round(billions * 1e9),
         forward_flop_per_sample=tflop * 1e12,
-        passes_per_sample=passes,
+        denoising_steps=steps[0],
+        passes_per_step=steps[1],
         activation_bytes_per_sample=kept_mb * 10**6,
         source=source,
     )
@@ -156,6 +169,7 @@ _BGE = "Xiao et al. 2023, C-Pack: the shape of BERT"
 _RESNET = "He et al. 2016, table 1, multiply-adds at 224 px"
 _VIT = "Dosovitskiy et al. 2021, table 1, multiply-adds at 224 px"
 _YOLO = "Ultralytics YOLOv8, at 640 px"
+_GPT2 = "Radford et al. 2019, table 2, as released"
 _TGATE = "Podell et al. 2023, table 1; multiply-adds of a step: Zhang et al. 2024 (T-GATE), table 1"
 _WHISPER = "Radford et al. 2022, Whisper, table 1; 2 operations per parameter, 1500 frames in 30 s"
 
@@ -202,7 +216,9 @@ _MODELS = (
     _llm("gemma-2-9b", 9.24, (42, 3584, 16, 8, 256_128), _GEMMA),
     _llm("gemma-2-27b", 27.2, (46, 4608, 32, 16, 256_128), _GEMMA),
     _llm("phi-3-mini", 3.8, (32, 3072, 32, 32, 32_064), "Abdin et al. 2024, Phi-3, section 2"),
-    _llm("gpt-2", 0.124, (12, 768, 12, 12, 50_257), "Radford et al. 2019, table 2, as released"),
+    _llm("gpt-2", 0.124, (12, 768, 12, 12, 50_257), _GPT2),
+    _llm("gpt-2-medium", 0.355, (24, 1024, 16, 16, 50_257), _GPT2),
+    _llm("gpt-2-large", 0.774, (36, 1280, 20, 20, 50_257), _GPT2),
     _llm("gpt-2-xl", 1.54, (48, 1600, 25, 25, 50_257), "Radford et al. 2019, table 2"),
     _llm("bert-base", 0.11, (12, 768, 12, 12, 30_522), _BERT, encoder_tokens=512),
     _llm("bert-large", 0.34, (24, 1024, 16, 16, 30_522), _BERT, encoder_tokens=512),
@@ -222,6 +238,7 @@ _MODELS = (
         encoder_tokens=256,
     ),
     _vision("resnet-18", 11.7, 3.6, 20, _RESNET),
+    _vision("resnet-34", 21.8, 7.3, 30, _RESNET),
     _vision("resnet-50", 25.6, 8.2, 50, _RESNET),
     _vision("resnet-101", 44.5, 15.7, 75, _RESNET),
     _vision("resnet-152", 60.2, 23.1, 105, _RESNET),
@@ -237,16 +254,24 @@ _MODELS = (
     _vision("yolov8m", 25.9, 78.9, 550, _YOLO),
     _vision("yolov8l", 43.7, 165.2, 850, _YOLO),
     _vision("yolov8x", 68.2, 257.8, 1100, _YOLO),
-    _diffusion("stable-diffusion-1.5", 1.07, 0.678, 60, 3_500, _TGATE),
-    _diffusion("stable-diffusion-2.1", 1.29, 1.522, 60, 6_000, _TGATE),
-    _diffusion("stable-diffusion-xl", 3.5, 5.98, 60, 14_000, _TGATE),
+    _diffusion("stable-diffusion-1.5", 1.07, 0.678, (30, 2), 3_500, _TGATE),
+    _diffusion("stable-diffusion-2.1", 1.29, 1.522, (30, 2), 6_000, _TGATE),
+    _diffusion("stable-diffusion-xl", 3.5, 5.98, (30, 2), 14_000, _TGATE),
     _diffusion(
         "flux-1-dev",
         16.9,
         110,
-        28,
+        (28, 1),
         20_000,
         "Black Forest Labs 2024: 12B and T5-XXL; 2 operations per parameter, 4608 tokens, 28 steps",
+    ),
+    _diffusion(
+        "flux-1-schnell",
+        16.9,
+        110,
+        (4, 1),
+        20_000,
+        "Black Forest Labs 2024: as FLUX.1-dev, in 1 to 4 steps",
     ),
     _speech("whisper-tiny", 39, 2.6, _WHISPER),
     _speech("whisper-base", 74, 4.9, _WHISPER),

@@ -66,11 +66,11 @@ _RECOMMENDER = r"recommend\w*|dlrm|two[- ]tower|collaborative filtering|click[- 
 _PREFERENCES = r"rlhf|ppo|dpo|grpo|reinforcement learning|reward models?|rl"
 _SEVERAL = (
     r"distil(?:l|ling|lation|led)|hyper-?parameter\w*|sweeps?|trials?|ablations?|ensembles?"
-    r"|\d+ (?:fine-?tun\w+|trainings?|experiments?)"
-    r"|\d+ [a-z]+ (?:fine-?\s?tunings|trainings|experiments)"
+    r"|(?<!/)\d+ (?:fine-?tun\w+|trainings?|experiments?)"
+    r"|(?<!/)\d+ [a-z]+ (?:fine-?\s?tunings|trainings|experiments)"
 )
 _OTHER_TASKS = (
-    r"caption\w*|ocr|depth estimation|pose estimation|super-?resolution|upscal\w*|inpaint\w*"
+    r"caption\w*|ocr|depth estimation|pose estimation|super-? ?resol\w*|upscal\w*|inpaint\w*"
     r"|(?:text|image)[- ]to[- ]video|video generation|generat\w+ (?:[a-z0-9,-]+ ){0,3}?videos?"
     r"|text[- ]to[- ]speech|tts|voice cloning|music|nerf|gaussian splat\w*|protein\w*|molecul\w*"
     r"|docking|dqn|deep q[- ]\w+|q-learning|atari|mujoco|policy gradients?|actor[- ]critic"

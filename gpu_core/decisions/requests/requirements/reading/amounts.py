@@ -1,58 +1,58 @@
 """How much work a text asks for: numbers with their nouns, data sets, sizes of one sample."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.errors import listed
 from gpu_core.decisions.requests.requirements.number_words import NUMBER, number_of
-from gpu_core.decisions.requests.requirements.reading.datasets import DATA_SETS, DataSet
+from gpu_core.decisions.requests.requirements.reading.datasets import (
+    DATA_SETS,
+    WITHOUT_SIZE,
+    DataSet,
+)
+from gpu_core.decisions.requests.requirements.reading.nouns import IMAGES, SAMPLES
 from gpu_core.decisions.requests.requirements.reading.prompt_lengths import (
     PromptLengths,
     take_answer_tokens,
     take_prompt_tokens,
 )
+from gpu_core.decisions.requests.requirements.reading.recordings import take_recordings
+from gpu_core.decisions.requests.requirements.reading.sample_lengths import (
+    TEXT_BYTES,
+    length_of,
+    take_bytes_of_text,
+    take_tokens_per_sample,
+)
 from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate, TextLine
 
-_SAMPLES = (
-    r"samples?|examples?|sentences?|documents?|docs?|rows?|records?|prompts?|requests?|questions?"
-    r"|reviews?|messages?|articles?|conversations?|queries|query|paragraphs?|e-?mails?|tweets?|posts?"
-    r"|pages?|papers?|instructions?|pairs?|tickets?|abstracts?|passages?|chunks?|stories|comments?"
-    r"|descriptions?|titles?|answers?|responses?|texts?|snippets?|files?|pdfs?|entries|contracts?"
-    r"|summaries|completions?"
-)
-_IMAGES = (
-    r"images?|pictures?|photos?|photographs?|frames?|scans?|x-rays?|tiles?|thumbnails?|slides?"
-)
 _NOUNS = (
     ("parameters", r"param\w*"),
-    ("images", _IMAGES),
+    ("images", IMAGES),
     ("tokens", r"tokens?"),
     ("words", r"words?"),
-    ("epochs", r"epochs?"),
+    ("epochs", r"epochs?|passes"),
     ("steps", r"steps?|iterations?"),
-    ("samples", _SAMPLES),
+    ("samples", SAMPLES),
 )
-_AUDIO = (
-    r"(?P<number>\d[\d,]*(?:\.\d+)?)(?P<scale> ?k| thousand| million)? ?"
-    r"(?P<unit>hours?|hrs?|h|minutes?|mins?|seconds?|s)(?: of)?(?: [a-z-]+){0,2}? "
-    r"(?:audio|speech|recordings?|calls?|podcasts?|voice|meetings?|interviews?|video)"
-)
-_AUDIO_S = {"h": 3600, "m": 60, "s": 1}
-_SCALES = {None: 1.0, "k": 1e3, "thousand": 1e3, "million": 1e6}
-
 # Between a number and its noun: `10 million high-resolution images`, but not `7B on documents`.
-_BETWEEN = r"(?!(?:on|of|with|for|in|at|from|to|by|and|using|over|per) )(?:[a-z][a-z-]* ){0,2}?"
+_BETWEEN = (
+    r"(?!(?:on|of|with|for|in|at|from|to|by|and|using|over|per) )"
+    r"(?:(?:[a-z][a-z-]*|\d{2,5} ?x ?\d{2,5}|\d{2,5} ?px) ){0,2}?"
+)
 
 # Between the name of a size and its number: `batch size of 8`, `seq_len=8192`.
 _IS = r"(?: of| ?[=:])? ?"
 _LENGTH = r"(?:[ _-]?(?:length|len|window|size))?"
 
+# `nightly batch: 500k documents` says no size of a batch.
+_COUNTED = rf" (?:[a-z-]+ ){{0,2}}?(?:{SAMPLES}|{IMAGES}|tokens?)(?!\w)"
+
 _SIZES = (
     (
         "batch_per_gpu",
         r"(?:a )?(?:per[ _-](?:device|gpu)[ _-])?(?:(?:train|eval|micro|mini)[ _-]?)?"
-        rf"(?:batch(?:[ _-]?size)?|bs){_IS}{NUMBER}(?: per (?:gpu|device))?",
+        rf"(?:batch(?:[ _-]?size)?|bs){_IS}{NUMBER}(?!{_COUNTED})(?: per (?:gpu|device))?",
     ),
     ("batch_per_gpu", rf"batches{_IS}{NUMBER}(?: per (?:gpu|device))?"),
     ("lora_rank", rf"(?:q?-?lora[ _-])?rank{_IS}{NUMBER}"),
@@ -63,7 +63,13 @@ _SIZES = (
         r"(?:(?:with|at|of) )?(?:a )?(?:model[ _-])?(?:max(?:imum)?[ _-]?)?"
         rf"(?:(?:context|sequence|seq|ctx)s?{_LENGTH}|len(?:gth)?){_IS}{NUMBER}(?:[ -]tokens?)?",
     ),
+    ("sequence_length", rf"(?:block|cut-?off)[ _-](?:size|len(?:gth)?){_IS}{NUMBER}"),
     ("sequence_length", rf"{NUMBER}(?:[ -]tokens?)? (?:context|sequence|seq|ctx)s?{_LENGTH}"),
+    (
+        "sequence_length",
+        rf"{NUMBER}(?:[ -]tokens?)? max(?:imum)?[ _-](?:(?:context|sequence|seq|ctx){_LENGTH}"
+        r"|len(?:gth)?)",
+    ),
 )
 
 
@@ -78,6 +84,8 @@ class Amounts:
     sizes: dict[str, int]
     """Of `Job`: batch_per_gpu, lora_rank, sequence_length."""
     lengths: PromptLengths
+    are_tokens_written: bool
+    """The tokens that are counted are those of answers."""
     unread: tuple[str, ...]
     """Numbers with a noun that is not understood, such as `500 widgets`."""
 
@@ -90,13 +98,17 @@ _SCHEDULE = (
     r"(?:day|night|week|month|hour|morning|evening|weekday|weekend)"
 )
 
+
 # Ways to say an amount that the readers below would cut or drop. Each is refused with an example.
 _NOT_READ = (
     (r"\d,\d{1,2}(?!\d)", "a point for decimals, such as 1.5 million"),
     (r"\d+(?:[_^]\d+|\.\d{3}\.\d{3}|(?:\.\d+)?e\d+)", "such as 1,000,000 or 1 million"),
     (r"\d[\d,.]*[a-z]{0,2} ?(?:-|to) ?\d[\d,.]*[a-z]{0,2} [a-z]", "one number, not a range"),
     (r"\d+(?:\.\d+)? ?%|(?:half|quarter|third|subset|part) of", "a number, not a part of a whole"),
-    (r"\d[\d,.]* ?(?:[kmgt]i?b)(?!\w) ?(?:of|to|[a-z])", "a count, not a size"),
+    (
+        rf"(?!{TEXT_BYTES})\d[\d,.]* ?(?:[kmgt]i?b)(?!\w) ?(?:of|to|[a-z])",
+        "a count; of text also a size, such as '15 GB of text'",
+    ),
     (r"\d[\d,.]*[a-z]?\+", "one number, not a bound"),
     (r"(?:dozens|hundreds|thousands|millions|billions|trillions) of", "a number"),
     (
@@ -127,21 +139,31 @@ def refuse_unread_forms(line: TextLine) -> None:
             )
 
 
-def take_amounts(line: TextLine) -> Amounts:
+def take_amounts(
+    line: TextLine, *, is_amount_known: bool = False, is_for_speech: bool = False
+) -> Amounts:
     """How much of what does the line count? What is read is taken from the line.
 
+    Args:
+        is_amount_known: The amount of work is known from elsewhere.
+        is_for_speech: The model works on speech: `3,500 hours` are of audio.
+
     Raises:
-        NoEstimate: An amount stands there that may be the length of a sample.
+        NoEstimate: An amount stands there that may be the length of a sample; or data sets are
+            named that say no one amount, and `is_amount_known` is false.
     """
     schedule = line.take(f"(?:{_SCHEDULE})")
     if schedule is not None:
         line.assume(f"one run, of those that are {schedule[0]}")
     sizes = _take_sizes(line)
     answer = take_answer_tokens(line)
-    per_sample = _take_tokens_per_sample(line)
+    per_sample = take_tokens_per_sample(line)
     prompt = take_prompt_tokens(line)
     is_written = line.has(_WRITTEN)
-    counts = _take_audio(line) | _take_counts(line)
+    of_bytes = take_bytes_of_text(line)
+    counts = take_recordings(line, is_for_speech=is_for_speech) | _take_counts(line)
+    if of_bytes is not None:
+        counts.setdefault("tokens", of_bytes)
     each = _tokens_of_each(counts)
     if each is not None and is_written and answer is None:
         answer = max(1, round(each))
@@ -160,27 +182,43 @@ def take_amounts(line: TextLine) -> Amounts:
             "or the tokens alone",
         )
     data_sets = [d for d in DATA_SETS if line.take(f"(?:{d.pattern})") is not None]
-    if len(data_sets) > 1 and not counts.keys() - {"parameters", "epochs"}:
-        raise NoEstimate(
-            "text",
-            f"names {len(data_sets)} data sets",
-            got=" and ".join(data.name for data in data_sets),
-            allowed="one, or the number of samples of all",
-        )
+    if not is_amount_known and not counts.keys() - {"parameters", "epochs"}:
+        _refuse_data_sets(data_sets, line)
     return Amounts(
         counts=counts,
         tokens_per_sample=per_sample,
         data_set=next(iter(data_sets), None),
         sizes=sizes,
         lengths=PromptLengths(prompt=prompt, answer=answer),
+        are_tokens_written=is_written,
         unread=_unread(line),
     )
+
+
+def _refuse_data_sets(data_sets: Sequence[DataSet], line: TextLine) -> None:
+    """One data set of a known size says an amount; several, or one of an unknown size, do not."""
+    unknown = re.search(rf"(?<![\w.-])(?:{WITHOUT_SIZE})(?!\w)", line.text)
+    if unknown is not None:
+        raise NoEstimate(
+            "text",
+            "names a data set without known size",
+            got=unknown[0],
+            allowed=listed([data.name for data in DATA_SETS], limit=99),
+            remedy="say how many samples or tokens are used, such as '50k samples'",
+        )
+    if len(data_sets) > 1:
+        raise NoEstimate(
+            "text",
+            f"names {len(data_sets)} data sets",
+            got=" and ".join(data.name for data in data_sets),
+            allowed="one, or the number of samples of all",
+        )
 
 
 # `generate 500 tokens` is the length of an answer, or all that is written.
 _WRITTEN = (
     r"(?:generat\w*|writ\w*|output\w*|produc\w*) (?:up to |at most |about |around )?"
-    r"\d[\d,]*(?:\.\d+)?[kmb]?[ -]tokens?"
+    r"\d[\d,]*(?:\.\d+)? ?(?:[kmb]|million|billion)?[ -](?:[a-z]+ )?tokens?"
 )
 
 _MOST_TOKENS_OF_EACH = 131_072
@@ -209,56 +247,9 @@ def _take_sizes(line: TextLine) -> dict[str, int]:
         match = line.take(pattern)
         if match is None or name in sizes:
             continue
-        sizes[name] = _length_of(match)
+        sizes[name] = length_of(match)
         line.understand(f"{name.replace('_', ' ')} {sizes[name]}")
     return sizes
-
-
-def _length_of(match: re.Match[str]) -> int:
-    # A context of 4k is 4,096 tokens.
-    number = round(number_of(match) * (1.024 if match[2] == "k" else 1))
-    if not 1 <= number <= 100_000_000:
-        raise InvalidInput(
-            "text", "has a size that cannot be", got=match[0], allowed="1 to 100,000,000"
-        )
-    return number
-
-
-def _take_tokens_per_sample(line: TextLine) -> float | None:
-    """`of 4k tokens each`, `4k-token documents`, `averaging 500 tokens`."""
-    before = re.search(rf"(?<![\w.]){NUMBER}[ -]tokens? (?=(?:{_SAMPLES})(?!\w))", line.text)
-    if before is not None:
-        # Without a mark: `20k 4k-token documents` are 20k documents.
-        line.text = line.text[: before.start()] + line.text[before.end() :]
-        return _noted_length(line, before)
-    after = re.search(
-        r"(?<=\w) "
-        r"(?:(?:of|with|at|averaging|average|each|around|about|avg|on average|x|,|\() ?)+ ?"
-        rf"{NUMBER}[ -]tokens?(?: each| per (?:{_SAMPLES})| on average|\))*",
-        line.text,
-    )
-    if after is None or re.search(rf"\b(?:{_SAMPLES})$", line.text[: after.start()]) is None:
-        each = line.take(
-            rf"(?:each )?{NUMBER}[ -]tokens?(?: long)? (?:each|on average|per (?:{_SAMPLES}))"
-        ) or line.take(rf"each (?:with|of|has|having) (?:about |around )?{NUMBER}[ -]tokens?")
-        return None if each is None else _noted_length(line, each)
-    line.text = f"{line.text[: after.start()]} ; {line.text[after.end() :]}"
-    return _noted_length(line, after)
-
-
-def _noted_length(line: TextLine, match: re.Match[str]) -> float:
-    tokens = _length_of(match)
-    line.understand(f"{tokens:,} tokens in each sample")
-    return float(tokens)
-
-
-def _take_audio(line: TextLine) -> dict[str, float]:
-    match = line.take(_AUDIO)
-    if match is None:
-        return {}
-    scale = _SCALES[match["scale"].strip() if match["scale"] else None]
-    number = float(match["number"].replace(",", "")) * scale
-    return {"seconds": number * _AUDIO_S[match["unit"][0]]}
 
 
 def _take_counts(line: TextLine) -> dict[str, float]:
@@ -278,8 +269,9 @@ def _take_counts(line: TextLine) -> dict[str, float]:
 def _noun_after(text: str, match: re.Match[str]) -> tuple[str | None, int]:
     # `7B chat model on documents`: after an attached B only a noun that follows at once counts.
     is_attached = match[0][-1:] in "bm" and match[0][-2:-1].isdigit()
+    is_size = is_attached and match[0][-1] == "b"
     for name, nouns in _NOUNS:
-        between = "" if is_attached and name not in ("parameters", "tokens") else _BETWEEN
+        between = "" if is_size and name not in ("parameters", "tokens") else _BETWEEN
         found = re.compile(rf"[\s-]*{between}(?:{nouns})(?!\w)").match(text, match.end())
         if found is not None:
             return name, found.end()

@@ -12,6 +12,9 @@ from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimat
 # Other spellings of the names in KNOWN_MODELS. Blanks, hyphens and underscores never count.
 _SPELLINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
+        "gpt-2-medium": ("gpt-2-355m", "gpt-2-345m"),
+        "gpt-2-large": ("gpt-2-774m", "gpt-2-762m"),
+        "flux-1-schnell": ("flux-schnell", "flux.1-schnell"),
         "llama-3-1b": ("llama-3.2-1b",),
         "llama-3-3b": ("llama-3.2-3b",),
         "llama-3-8b": ("llama-3.1-8b", "llama-8b"),
@@ -101,9 +104,12 @@ _PLAIN_WORDS = frozenset(
         "imagen",
     ]
 )
+# `SAM` is a first name, too; its encoder is a ViT, which alone is another model.
+_NEVER_ALONE = frozenset(["command", "opt", "yi"])
+_UNKNOWN = r"(?:segment[- ]anything(?: model)?|sam[ -]?2(?:\.1)?|sam(?=[ -]vit)|(?<=with )sam)"
 _VARIANT = (
     r"(?:[ -]?(?:\d[\w./]*|v\d[\w.]*|x+l|xl|tiny|mini|nano|small|base|medium|large|huge|giant|turbo"
-    r"|[bslmh]\d{0,2}(?:/\d+)?|pro|flash|coder|next|schnell|dev|uncased|cased|en))*"
+    r"|(?<![a-z])[bslmh]\d{0,2}(?![a-z])(?:/\d+)?|pro|flash|coder|next|schnell|dev|uncased|cased|en))*"
 )
 _SIZE = r"\d+(?:\.\d+)?(?:x\d+(?:\.\d+)?)?[bm]"
 
@@ -116,8 +122,11 @@ def take_model(line: TextLine) -> tuple[Model | None, str | None]:
         model is named. A name with a size but without figures, such as `falcon 40b`, is a
         transformer of that size.
     """
+    unknown = line.take(_UNKNOWN)
+    if unknown is not None:
+        return None, unknown[0]
     match = re.search(rf"(?<![\w.])(?:{_longest(_SPELLED)}|{_FAMILIES}){_VARIANT}(?!\w)", line.text)
-    while match is not None and _is_plain_word(match[0]) and _plain(match[0]) not in _SPELLED:
+    while match is not None and _is_plain_word(match, line.text):
         match = re.compile(rf"(?<![\w.])(?:{_FAMILIES}){_VARIANT}(?!\w)").search(
             line.text, match.end()
         )
@@ -130,9 +139,15 @@ def take_model(line: TextLine) -> tuple[Model | None, str | None]:
     return _known(named.strip(" -"), line)
 
 
-def _is_plain_word(named: str) -> bool:
-    # `clips` is the plural of an English word, not a small CLIP.
-    return named in _PLAIN_WORDS or named.removesuffix("s") in _PLAIN_WORDS
+def _is_plain_word(match: re.Match[str], text: str) -> bool:
+    """Is it English here? `clips` is a plural, no small CLIP; `with clip` names a model."""
+    named = match[0]
+    if _plain(named) in _SPELLED:
+        return False
+    if named in _PLAIN_WORDS:
+        used = r"(?:with|using|via|fine-?\s?tun\w+|(?:pre-?)?train(?:ing)?) $"
+        return named in _NEVER_ALONE or re.search(used, text[: match.start()]) is None
+    return named.removesuffix("s") in _PLAIN_WORDS
 
 
 def _known(named: str, line: TextLine) -> tuple[Model | None, str | None]:

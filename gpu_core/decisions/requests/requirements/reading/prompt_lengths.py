@@ -15,7 +15,10 @@ _NUMBER = r"(\d[\d,]*(?:\.\d+)?)\s*(k)?\b"
 _ABOUT = r"(?:up to |at most |about |around |roughly |~ ?|max(?:imum)?(?: of)? |an average of )?"
 _TOKENS = r"[ -]tokens?"
 _IS = r"(?:(?: of| with| up to| at most| ?[=:]) ?)*"
-_END = r"(?= ?(?:[,;/+&.)]|(?:and|each|for|with|on|at|per)\b|$))"
+_END = (
+    r"(?= *(?:[,;/+&.)]|(?:and|each|for|with|on|at|per)\b"
+    r"|\d[\d,]*k? ?(?:tokens? )?(?:out|output|generated)\b|$))"
+)
 _ANSWERS = r"answers?|outputs?|completions?|responses?|replies|summaries|summary|generations?"
 
 # Of a prompt; each has the two groups of _NUMBER.
@@ -32,13 +35,13 @@ _ANSWER = (
     rf"(?:max[ _-])?(?:new|output)[ _-]tokens?{_IS} ?{_NUMBER}",
     rf"(?:generat\w*|writ\w*) {_ABOUT}{_NUMBER}{_TOKENS} (?:each|per [a-z]+|for each [a-z]+)",
     rf"{_ABOUT}{_NUMBER}{_TOKENS} (?:per|for each) (?:{_ANSWERS})",
-    rf"{_ABOUT}{_NUMBER}-token (?:{_ANSWERS})",
+    rf"(?:an? )?{_ABOUT}{_NUMBER}[ -]token (?:{_ANSWERS})",
     rf"(?:{_ANSWERS})(?:[ _-]length)?{_IS} ?{_NUMBER}{_TOKENS}",
 )
 _ANSWER_WORDS = (
     rf"(?:in|into|to) {_ABOUT}{_NUMBER} words(?: each)?",
     rf"(?:{_ANSWERS}){_IS} ?{_ABOUT}{_NUMBER} words",
-    rf"{_NUMBER}-word (?:{_ANSWERS})",
+    rf"(?:an? )?{_NUMBER}[ -]word (?:{_ANSWERS})",
 )
 
 

@@ -35,6 +35,13 @@ _GPU = rf"(?:nvidia[ -])?(?:tesla[ -])?(?P<name>{_PRODUCTS})s?"
 _MEMORY = r"(?:[ -]*\(?(?P<gb>\d+) ?gi?b?\b\)?)?(?:[ -](?:sxm\d?|pcie|nvl))?"
 _COUNT = r"(?:(?P<count>1 single|\d[\d,]*|single|a|an) ?x? ?)?"
 _GPU_MENTION = rf"{_COUNT}{_GPU}{_MEMORY}(?: gpus?| graphics cards?)?(?: ?x ?(?P<after>\d+))?"
+_SIZED_GPU = (
+    r"(?:(?P<count>1 single|\d{1,4}(?=[x ] ?(?:x |at least )?\d)|single|an?) ?x? ?)?"
+    r"(?P<least>(?:at least|>=?|≥|min(?:imum)?(?: of)?) ?)?"
+    r"(?:(?P<gb>\d{1,3})[ -]?gi?b(?P<more>\+| or more)?(?: of)?(?: (?:nvidia|v?ram))?[ -]"
+    r"(?:gpus?|graphics cards?|cards?)"
+    r"|(?P<vram>\d{1,3})[ -]?gi?b(?: of)? (?:vram|gpu (?:memory|ram)))"
+)
 _NOT = r"(?:not|no|without|except|excluding|avoid|never)"
 _TIMES = {"m": 60, "h": SECONDS_PER_HOUR, "d": 86_400, "w": 7 * 86_400}
 
@@ -67,6 +74,9 @@ def _take_gpus(line: TextLine) -> tuple[tuple[str, ...], int | None]:
     if line.has(rf"{_NOT} (?:(?:a|an|any|on|with|using|the) )*(?:{_PRODUCTS})s?"):
         raise NoEstimate("text", "excludes a GPU", remedy="name the GPUs that may be used instead")
     match = line.take(_GPU_MENTION)
+    sized = line.take(_SIZED_GPU) if match is None else None
+    if sized is not None:
+        return _sized_gpu(sized, line)
     if match is None:
         counted = line.take(
             r"(?<![-/])(?P<count>1 single|\d[\d,]*|single|a|an) ?x? ?(?:nvidia )?gpus?"
@@ -82,6 +92,31 @@ def _take_gpus(line: TextLine) -> tuple[tuple[str, ...], int | None]:
         types = tuple(dict.fromkeys((*types, *_types_of(other["name"], other["gb"]))))
     line.understand(f"{'' if count is None else f'{count} × '}{' or '.join(types)}")
     return types, count
+
+
+def _sized_gpu(match: re.Match[str], line: TextLine) -> tuple[tuple[str, ...], int | None]:
+    """`a single 48 GB GPU`: the types with so much memory, or with no less where it says so."""
+    gib = int(match["gb"] or match["vram"])
+    is_least = match["least"] is not None or match["more"] is not None
+    types = tuple(
+        name
+        for name, kind in sorted(GPU_TYPES.items())
+        if (kind.memory_gib >= gib if is_least else kind.memory_gib == gib)
+    )
+    if not types:
+        sizes = sorted({kind.memory_gib for kind in GPU_TYPES.values()})
+        raise NoEstimate(
+            "text",
+            "names a memory that no GPU type has",
+            got=match[0].strip(),
+            allowed=f"{', '.join(map(str, sizes))} GB",
+            remedy="say 'at least' before it, or name a GPU type",
+        )
+    gpus = _gpu_count(match)
+    number = "" if gpus is None else f"{gpus} × "
+    bound = "at least " if is_least else ""
+    line.understand(f"{number}a GPU with {bound}{gib} GB: {' or '.join(types)}")
+    return types, gpus
 
 
 def _gpu_count(match: re.Match[str]) -> int | None:

@@ -22,16 +22,19 @@ TASKS: tuple[tuple[str, str], ...] = (
 )
 
 # Not `trained` and `fine-tuned`: what has been trained is used.
-TUNING = r"fine-?\s?tun(?:e|ing)|sft|instruct(?:ion)?[- ]tun(?:e|ing)|tuning|tune"
+TUNING = r"fine-?\s?tun(?:e|ing)|sft|instruct(?:ion)?[- ]tun(?:e|ing)|tuning|tune|adapt(?:ing)?"
 TRAINING = rf"(?:pre-?)?train(?:ing)?|{TUNING}"
 EVALUATION = r"evaluat(?:e|ion|ing)|benchmark(?:ing)?"
 INFERENCE = rf"inference|batch job|predictions?|{EVALUATION}"
 SERVING = r"serv(?:e|ing)|deploy(?:ing)?|endpoints?|host(?:ing)?|real-?time api|chatbots?"
 FROM_SCRATCH = r"pre-?train(?:ing)?|from scratch"
 
+CONTEXT_EXTENSION = r"(?:extend\w*|lengthen\w*) (?:[\w.-]+ ){1,5}?context|context extension"
+
 METHODS: tuple[tuple[str, Method], ...] = (
     (r"q-?lora", Method.QLORA),
     (r"lora|adapters?|peft|dreambooth", Method.LORA),
+    (CONTEXT_EXTENSION, Method.FULL),
     (
         rf"{FROM_SCRATCH}|full(?:[- ]parameters?)? fine-?\s?tun(?:e|ing)|fully fine-?\s?tune"
         r"|full[- ](?:parameters?|weights?|ft|sft|tuning)|full(?= ?(?:[,;.]|$))"

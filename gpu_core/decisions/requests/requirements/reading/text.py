@@ -58,6 +58,12 @@ from gpu_core.decisions.requests.requirements.reading.work import ANSWER_TOKENS,
 
 NO_LIMITS = Limits()
 
+LONGEST_SEQUENCE = 32_768
+"""Tokens of a training's sequence, where the text says only how long its samples are."""
+
+MOST_DENOISING_STEPS = 1_000
+"""Of one image; diffusion models are trained with so many (Ho et al. 2020)."""
+
 MOST_CHARACTERS = 2_000
 """Of a text; more is a pasted file, not a sentence."""
 
@@ -111,7 +117,11 @@ def read_text(
             return _advised(advice, line, limits)
     settings = take_training_settings(line)
     refuse_unread_forms(line)
-    amounts = take_amounts(line)
+    amounts = take_amounts(
+        line,
+        is_amount_known=is_amount_known,
+        is_for_speech=model is not None and model.sample == AUDIO and not model.is_language_model,
+    )
     if model is None and "parameters" in amounts.counts:
         advice = advice_on_size(whole)
         if advice is not None:
@@ -247,8 +257,11 @@ def _job(
 ) -> Job:
     # `8-bit Adam` names no precision of the arithmetic.
     take_optimizer(whole)
-    method = _method(whole, line)
+    method = _method(whole, line, model, amounts)
     precision = _precision(whole, line, method)
+    steps = amounts.counts.get("steps")
+    if steps is not None and model.denoising_steps > 1 and not method.is_training:
+        model = _denoising_in(steps, model, line)
     sizes = _usual_sizes(model, method, amounts) | amounts.sizes
     answer = amounts.lengths.answer or ANSWER_TOKENS
     job = Job(
@@ -267,6 +280,18 @@ def _job(
     return job
 
 
+def _denoising_in(steps: float, model: Model, line: TextLine) -> Model:
+    if not 1 <= steps <= MOST_DENOISING_STEPS:
+        raise InvalidInput(
+            "text",
+            "has a number of denoising steps that cannot be",
+            got=f"{steps:,g} steps",
+            allowed=f"1 to {MOST_DENOISING_STEPS:,} for each image",
+        )
+    line.understand(f"{steps:g} denoising steps for each image")
+    return replace(model, denoising_steps=round(steps))
+
+
 def _usual_sizes(model: Model, method: Method, amounts: Amounts) -> dict[str, int]:
     if not model.is_language_model:
         return {"batch_per_gpu": _usual_batch(model), "lora_rank": 16, "sequence_length": 1}
@@ -277,8 +302,8 @@ def _usual_sizes(model: Model, method: Method, amounts: Amounts) -> dict[str, in
         length = model.usual_tokens if each is None else min(model.usual_tokens, int(each))
         batch = 8
     elif method.is_training:
-        # Shorter samples are packed into one sequence.
-        length, batch = max(2048, int(each or 0)), 1
+        # Shorter samples are packed into one sequence, and longer ones split.
+        length, batch = min(max(2048, int(each or 0)), LONGEST_SEQUENCE), 1
     else:
         length, batch = int(each or 512) + (amounts.lengths.answer or ANSWER_TOKENS), 8
     return {"batch_per_gpu": batch, "lora_rank": 16, "sequence_length": length}
@@ -287,7 +312,7 @@ def _usual_sizes(model: Model, method: Method, amounts: Amounts) -> dict[str, in
 def _usual_batch(model: Model) -> int:
     if model.sample == AUDIO:
         return 30
-    return 1 if model.passes_per_sample > 1 else 32
+    return 1 if model.denoising_steps > 1 else 32
 
 
 def _assume_sizes(job: Job, line: TextLine, amounts: Amounts, settings: TrainingSettings) -> None:
@@ -299,7 +324,7 @@ def _assume_sizes(job: Job, line: TextLine, amounts: Amounts, settings: Training
     notes = {"batch_per_gpu": f"{at_once} at a time on each GPU"}
     if job.method is Method.FULL:
         notes["accumulation"] = f"an update of the weights every {job.accumulation} batches"
-    if job.model.passes_per_sample > 1 and not job.method.is_training:
+    if job.model.denoising_steps > 1 and not job.method.is_training:
         notes["passes"] = f"{job.model.passes_per_sample} denoising passes for each image"
     if job.model.is_language_model:
         answer = f", of which {job.output_tokens} are generated" if job.output_tokens else ""
@@ -308,6 +333,8 @@ def _assume_sizes(job: Job, line: TextLine, amounts: Amounts, settings: Training
     if job.method in (Method.LORA, Method.QLORA):
         notes["lora_rank"] = f"adapters of rank {job.lora_rank}"
     said = set(amounts.sizes)
+    if "steps" in amounts.counts:
+        said.add("passes")
     if (settings.accumulation, settings.batch_over_all) != (None, None):
         said.add("accumulation")
     if None not in (amounts.lengths.prompt, amounts.lengths.answer):
@@ -320,7 +347,7 @@ def _assume_sizes(job: Job, line: TextLine, amounts: Amounts, settings: Training
             line.assume(note)
 
 
-def _method(whole: TextLine, line: TextLine) -> Method:
+def _method(whole: TextLine, line: TextLine, model: Model, amounts: Amounts) -> Method:
     if whole.has(rf"{INFERENCE}|{SERVING}") and not whole.has(TRAINING):
         line.understand("the method inference")
         return Method.INFERENCE
@@ -328,6 +355,16 @@ def _method(whole: TextLine, line: TextLine) -> Method:
     if method is Method.LORA and first(PRECISIONS, whole) is Precision.INT4:
         line.assume("QLoRA, as adapters on weights in 4 bits")
         return Method.QLORA
+    if method is None and amounts.counts.get("tokens", 0) > model.parameters:
+        # Models are trained on more tokens than they have parameters, and seldom read so many.
+        line.assume("training of all parameters, as there are more tokens than parameters")
+        return Method.FULL
+    if method is None and "epochs" in amounts.counts:
+        if model.is_language_model:
+            line.assume("fine-tuning with adapters (LoRA), as the text counts epochs")
+            return Method.LORA
+        line.assume("training of all parameters, as the text counts epochs")
+        return Method.FULL
     if method is None:
         line.assume("inference, not training")
         return Method.INFERENCE
@@ -339,10 +376,12 @@ def _method(whole: TextLine, line: TextLine) -> Method:
 
 
 def _precision(whole: TextLine, line: TextLine, method: Method) -> Precision:
-    if whole.has(UNKNOWN_PRECISION):
+    unknown = whole.take(f"(?:{UNKNOWN_PRECISION})")
+    if unknown is not None:
         raise NoEstimate(
             "text",
             "names a precision without known figures",
+            got=unknown[0],
             allowed=", ".join(Precision),
             remedy="take the next larger one",
         )

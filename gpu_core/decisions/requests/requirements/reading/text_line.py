@@ -81,12 +81,19 @@ _WORDS = (
     (r"(?:[~≈] ?|\b(?:approx\.?|approximately|roughly) )(?=\d)", "about "),
     (r"\btoks?\b", "tokens"),
     (r"(?<![\w./])(\d[\d,]*k?) ?/ ?(\d[\d,]*k?) tokens\b", r"\1 tokens in, \2 tokens out"),
+    (
+        r"(?<![\w./])(\d[\d,]*k?)[ -]tokens? (?:prompts?|inputs?)(?:,| and)? "
+        r"(\d[\d,]*k?)[ -]tokens? (?:completions?|outputs?|answers?|responses?)\b",
+        r"\1 tokens in, \2 tokens out",
+    ),
 )
 
 
 def line_of(text: str) -> TextLine:
     """A text in the form that all readers expect: lower case, one space, numbers as digits."""
-    plain = " ".join(text.lower().replace("×", "x").replace("q&a", "qa").split())
+    plain = " ".join(
+        text.lower().replace("×", "x").replace("q&a", "qa").replace("q/a", "qa").split()
+    )
     for pattern, number in _WORDS:
         plain = re.sub(pattern, number, plain)
     plain = re.sub(_OWNER, "", plain)

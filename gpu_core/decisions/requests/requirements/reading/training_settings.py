@@ -36,6 +36,10 @@ _GLOBAL_BATCH = (
     rf"(?:a )?(?:global|effective|total)[ _-]?batch(?:[ _-]?size)?{_IS}{NUMBER}"
     r"(?P<tokens>[ -]tokens)?"
 )
+_BATCH_OF_TOKENS = (
+    rf"(?:a )?(?:batch(?:[ _-]?size)?|bs){_IS}{NUMBER}(?P<tokens>[ -]tokens)"
+    r"(?: per (?:step|update))?"
+)
 
 # Numbers that change neither memory nor time.
 _WITHOUT_EFFECT = (
@@ -85,7 +89,7 @@ def take_training_settings(line: TextLine) -> TrainingSettings:
     recompute = first(_RECOMPUTES, line)
     if recompute is not None:
         line.understand(f"{recompute} recomputation of activations")
-    batch = line.take(_GLOBAL_BATCH)
+    batch = line.take(_GLOBAL_BATCH) or line.take(_BATCH_OF_TOKENS)
     over_all = None if batch is None else number_of(batch)
     in_tokens = batch is not None and batch["tokens"] is not None
     if over_all is not None:

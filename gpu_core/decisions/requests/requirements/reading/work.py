@@ -92,7 +92,8 @@ def _converted(
     if noun == "images" or (noun == "samples" and job.unit == "images"):
         return _noted(line, number, f"{number:,.0f} {noun}", job.unit == "images")
     if noun in ("tokens", "words"):
-        return _of_tokens(job, number * (TOKENS_PER_WORD if noun == "words" else 1), line)
+        tokens = number * (TOKENS_PER_WORD if noun == "words" else 1)
+        return _of_tokens(job, tokens, line, are_written=amounts.are_tokens_written)
     if job.unit == "tokens":
         line.understand(f"{number:,.0f} samples")
         each = amounts.tokens_per_sample or amounts.lengths.sample
@@ -110,12 +111,14 @@ def _noted(line: TextLine, number: float, note: str, is_unit: bool) -> float | N
     return number
 
 
-def _of_tokens(job: Job, number: float, line: TextLine) -> float | None:
+def _of_tokens(job: Job, number: float, line: TextLine, *, are_written: bool) -> float | None:
     if job.unit not in ("tokens", "prompts"):
         return None
     line.understand(f"{short_count(number)} tokens")
     if job.unit == "tokens":
         return number
+    if are_written and job.output_tokens:
+        return max(1.0, number / job.output_tokens)
     line.assume(f"prompts of {job.sequence_length} tokens with their answer")
     return max(1.0, number / job.sequence_length)
 
@@ -139,10 +142,12 @@ def _of_data_set(
     data = amounts.data_set
     if data is None:
         return None
-    size = (data.evaluation_number if is_evaluation else None) or data.number
+    of_evaluation = data.evaluation_number if is_evaluation else None
+    size = data.number if of_evaluation is None else of_evaluation
     number = _converted(job, data.noun, size, amounts, settings, line)
     if number is not None:
-        line.understand(f"the size of {data.name} ({data.source})")
+        part = "" if of_evaluation is None else ", its part for evaluation"
+        line.understand(f"the size of {data.name}{part} ({data.source})")
     return number
 
 
@@ -151,7 +156,7 @@ def _epochs(job: Job, amounts: Amounts, line: TextLine) -> float:
         return 1.0
     if "epochs" in amounts.counts:
         epochs = amounts.counts["epochs"]
-        line.understand(f"{epochs:g} epochs")
+        line.understand(f"{epochs:g} epoch{'' if epochs == 1 else 's'}")
         return epochs
     data = amounts.data_set
     if data is None or job.method is not Method.FULL or data.usual_epochs == 1:
@@ -162,7 +167,9 @@ def _epochs(job: Job, amounts: Amounts, line: TextLine) -> float:
 
 def _refuse_unread(job: Job, amounts: Amounts) -> None:
     """An amount that is stated and not understood is never replaced by an assumed one."""
-    other = sorted(amounts.counts.keys() - {"parameters", "epochs"})
+    is_denoising = job.model.denoising_steps > 1 and not job.method.is_training
+    without = {"parameters", "epochs"} | ({"steps"} if is_denoising else set())
+    other = sorted(amounts.counts.keys() - without)
     data = () if amounts.data_set is None else (amounts.data_set.name,)
     got = (*amounts.unread, *(f"{amounts.counts[n]:,.0f} {n}" for n in other), *data)
     if got:
@@ -199,7 +206,7 @@ def _usual(job: Job, *, is_from_scratch: bool) -> tuple[float, str]:
     if job.unit == AUDIO:
         return _AUDIO_S, nothing
     if job.unit == "images":
-        generates = job.model.passes_per_sample > 1 and not job.method.is_training
+        generates = job.model.denoising_steps > 1 and not job.method.is_training
         return (_GENERATED_IMAGES if generates else _IMAGES), nothing
     if job.unit == "prompts":
         return _PROMPTS, nothing

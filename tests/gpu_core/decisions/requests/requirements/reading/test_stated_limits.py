@@ -36,6 +36,13 @@ A100 = ("a100-40gb", "a100-80gb")
             Limits(gpu_types=("l40s", "h100-80gb")),
         ),
         ("fine-tune a 7B on 2 nodes with 8 GPUs each", Limits(gpus=16, nodes=2)),
+        ("fine-tune a 7B on a single 48GB GPU", Limits(gpu_types=("l40s",), gpus=1)),
+        ("fine-tune a 7B on 2x 24 GB GPUs", Limits(gpu_types=("a10g", "l4"), gpus=2)),
+        ("fine-tune a 7B with 24GB of VRAM", Limits(gpu_types=("a10g", "l4"))),
+        (
+            "fine-tune a 7B on at least 141 GB gpus",
+            Limits(gpu_types=("b200", "h200")),
+        ),
         ("fine-tune a 7B", Limits()),
         ("train resnet-18 on t5 samples 10k", Limits()),
         ("fine-tune a 7B for $1.5k", Limits(budget_micro_usd=1_500_000_000)),

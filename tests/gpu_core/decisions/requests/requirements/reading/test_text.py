@@ -262,7 +262,7 @@ def test_sizes_in_the_text_are_not_counted_as_work():
 LENGTHS = (
     ("inference with a 7B on 10k prompts, 512 tokens in, 128 out", 640, 128),
     ("inference with a 7B on 10k prompts, 4096 in / 512 out for all", 4608, 512),
-    ("a 7B with 1k input 1k output for 10k requests", 512 + 1024, 1024),
+    ("a 7B with 1k input 1k output for 10k requests", 1024 + 1024, 1024),
     ("inference with a 7B on 10k prompts of 2,000 tokens, answers of 300 tokens", 2300, 300),
     ("translate 1M sentences of 40 input tokens and 60 output tokens each with a 7B", 100, 60),
     ("llama-3-8b inference, 1M prompts, input 1000 tokens output 500 tokens", 1500, 500),
@@ -280,6 +280,11 @@ LENGTHS = (
     ("inference with a 7B on 10k documents, 40M tokens", 4000 + 256, 256),
     ("generate 2M tokens on 1k prompts with a 7B", 512 + 2000, 2000),
     ("inference with a 7B on 10k prompts of ~600 tokens each", 856, 256),
+    ("run gemma 2 27b to label 80k tweets with a 20 token answer", 532, 20),
+    ("llama 70b inference 20k prompts 2000 in 500 out one 48gb gpu", 2500, 500),
+    ("mistral 7b for 2M requests, 300 tokens prompt 100 tokens completion", 400, 100),
+    ("summarize 5,000 articles of 900 words each with a 7B", 1200 + 256, 256),
+    ("summarize 300 pdfs with 3 pages each with a 7B", 2000 + 256, 256),
 )
 
 
@@ -298,6 +303,9 @@ def test_lengths_of_prompts_and_answers(text, want_length, want_answer):
         pytest.param("seq_len=8192", {"sequence_length": 8192}, id="an underscore"),
         pytest.param("max_seq_length: 4096", {"sequence_length": 4096}, id="a colon"),
         pytest.param("max length 8k", {"sequence_length": 8192}, id="max length"),
+        pytest.param("4096 max len", {"sequence_length": 4096}, id="its number first"),
+        pytest.param("block size 1024", {"sequence_length": 1024}, id="block size"),
+        pytest.param("cutoff_len=512", {"sequence_length": 512}, id="cut-off"),
         pytest.param("context 4k", {"sequence_length": 4096}, id="context"),
         pytest.param("per_device_train_batch_size=4", {"batch_per_gpu": 4}, id="per device"),
         pytest.param("micro batch 64", {"batch_per_gpu": 64}, id="micro batch"),
@@ -305,7 +313,7 @@ def test_lengths_of_prompts_and_answers(text, want_length, want_answer):
         pytest.param(
             "gradient_accumulation_steps=4", {"accumulation": 4}, id="gradient accumulation"
         ),
-        pytest.param("4 gradient accumulation steps", {"accumulation": 4}, id="its number first"),
+        pytest.param("4 gradient accumulation steps", {"accumulation": 4}, id="accumulation steps"),
         pytest.param("global batch 512", {"batch_per_gpu": 1}, id="a batch over all GPUs"),
         pytest.param("r=64", {"lora_rank": 64}, id="r"),
         pytest.param("lora alpha 128", {"lora_rank": 16}, id="alpha is no rank"),
@@ -325,6 +333,24 @@ def test_settings_of_a_training(text, want):
     assert {name: getattr(reading.job, name) for name in want} == want
 
 
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("generate 10 images with sdxl in 50 steps", 100, id="stated"),
+        pytest.param("generate 10 images with sdxl", 60, id="the usual number"),
+        pytest.param("flux, 10 images, 20 steps", 20, id="without guidance"),
+        pytest.param("train sdxl on 10 images for 50 steps", 60, id="steps of training"),
+    ],
+)
+def test_denoising_steps_are_passes_of_each_image(text, want):
+    assert read_text(text).job.model.passes_per_sample == want
+
+
+def test_long_samples_are_split_in_training():
+    job = read_text("train llama 3 8B on 2,500 books of 300 pages").job
+    assert (job.amount, job.sequence_length) == (pytest.approx(2_500 * 300 * 2000 / 3), 32_768)
+
+
 def test_numbers_without_effect_are_shown():
     reading = read_text("generate 64 images of 1024x1024 with flux in 3 styles")
     assert reading.job.amount == 64
@@ -332,9 +358,9 @@ def test_numbers_without_effect_are_shown():
 
 
 def test_a_second_number_of_one_noun_is_shown():
-    reading = read_text("summarize 10k PDFs of 30 pages each with llama 70b")
+    reading = read_text("summarize 10k PDFs from 30 authors and 200 articles with llama 70b")
     assert reading.job.amount == 10_000
-    assert reading.not_read == ("of 30 pages",)
+    assert reading.not_read == ("from 30 authors", "and 200 articles")
 
 
 def test_it_says_what_it_understood_and_what_it_assumed():
