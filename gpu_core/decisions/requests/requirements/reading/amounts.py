@@ -31,7 +31,7 @@ _NOUNS = (
     ("images", IMAGES),
     ("tokens", r"tokens?"),
     ("words", r"words?"),
-    ("epochs", r"epochs?|passes"),
+    ("epochs", r"epochs?|eps?|passes"),
     ("steps", r"steps?|iterations?"),
     ("samples", SAMPLES),
 )
@@ -157,7 +157,10 @@ def take_amounts(
         line.assume(f"one run, of those that are {schedule[0]}")
     sizes = _take_sizes(line)
     answer = take_answer_tokens(line)
+    are_samples_written = line.has(_WRITTEN_SAMPLES)
     per_sample = take_tokens_per_sample(line)
+    if are_samples_written and answer is None and per_sample is not None:
+        answer, per_sample = max(1, round(per_sample)), None
     prompt = take_prompt_tokens(line)
     is_written = line.has(_WRITTEN)
     of_bytes = take_bytes_of_text(line)
@@ -219,6 +222,12 @@ def _refuse_data_sets(data_sets: Sequence[DataSet], line: TextLine) -> None:
 _WRITTEN = (
     r"(?:generat\w*|writ\w*|output\w*|produc\w*) (?:up to |at most |about |around )?"
     r"\d[\d,]*(?:\.\d+)? ?(?:[kmb]|million|billion)?[ -](?:[a-z]+ )?tokens?"
+)
+
+# `generate 10k stories of 2,000 words`: the stories are answers.
+_WRITTEN_SAMPLES = (
+    r"(?:generat\w*|writ(?:e|ing)|produc\w*|creat\w*) (?:about |around )?"
+    rf"\d[\d,.]*(?:k|m| thousand| million)? (?:[a-z-]+ ){{0,2}}?(?:{SAMPLES})"
 )
 
 _MOST_TOKENS_OF_EACH = 131_072

@@ -132,8 +132,11 @@ def take_model(line: TextLine) -> tuple[Model | None, str | None]:
         )
     if match is None:
         return None, None
-    # `flux 5000 images` names flux: a large number after a blank is an amount.
-    named = re.sub(r" (?:\d[\d,]{2,}|\d+[km])$", "", match[0])
+    named = match[0]
+    if _plain(named) not in _SPELLED:
+        # `flux 5000 images` names flux, and `qwen-32b 20b tokens` no model of 20B.
+        named = re.sub(rf"({_SIZE}) \d.*$", r"\1", named)
+        named = re.sub(r" (?:\d[\d,]{2,}|\d+[km])$", "", named)
     end = match.start() + len(named)
     line.text = f"{line.text[: match.start()]} ; {line.text[end:]}"
     return _known(named.strip(" -"), line)

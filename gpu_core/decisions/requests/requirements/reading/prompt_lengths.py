@@ -16,7 +16,7 @@ _ABOUT = r"(?:up to |at most |about |around |roughly |~ ?|max(?:imum)?(?: of)? |
 _TOKENS = r"[ -]tokens?"
 _IS = r"(?:(?: of| with| up to| at most| ?[=:]) ?)*"
 _END = (
-    r"(?= *(?:[,;/+&.)]|(?:and|each|for|with|on|at|per)\b"
+    r"(?= *(?:[;/+&)]|[,.](?!\d)|(?:and|each|for|with|on|at|per)\b"
     r"|\d[\d,]*k? ?(?:tokens? )?(?:out|output|generated)\b|$))"
 )
 _ANSWERS = r"answers?|outputs?|completions?|responses?|replies|summaries|summary|generations?"
@@ -26,7 +26,7 @@ _PROMPT = (
     rf"{_ABOUT}{_NUMBER}(?:{_TOKENS})? (?:input|prompt|context)(?:{_TOKENS})(?: each)?",
     rf"{_ABOUT}{_NUMBER}(?:{_TOKENS})? (?:in|input){_END}",
     rf"{_ABOUT}{_NUMBER} input(?= \d)",
-    rf"(?:input|prompt)(?:s|[ _-]tokens?|[ _-]length)?{_IS} ?{_NUMBER}(?:{_TOKENS})",
+    rf"(?:input|prompt)(?:s|[ _-]tokens?|[ _-]length)?{_IS} ?{_NUMBER}(?:{_TOKENS}|{_END})",
 )
 _ANSWER = (
     rf"{_ABOUT}{_NUMBER}(?: max)?(?:{_TOKENS})? (?:output|generated|new|completion|answer|response)"
@@ -36,7 +36,8 @@ _ANSWER = (
     rf"(?:generat\w*|writ\w*) {_ABOUT}{_NUMBER}{_TOKENS} (?:each|per [a-z]+|for each [a-z]+)",
     rf"{_ABOUT}{_NUMBER}{_TOKENS} (?:per|for each) (?:{_ANSWERS})",
     rf"(?:an? )?{_ABOUT}{_NUMBER}[ -]token (?:{_ANSWERS})",
-    rf"(?:{_ANSWERS})(?:[ _-]length)?{_IS} ?{_NUMBER}{_TOKENS}",
+    rf"(?:{_ANSWERS})(?:[ _-]length)?{_IS} ?{_NUMBER}(?:{_TOKENS}|{_END})",
+    rf"{_ABOUT}{_NUMBER}{_TOKENS} of (?:reasoning|thinking|thoughts?|output)(?: each)?",
 )
 _ANSWER_WORDS = (
     rf"(?:in|into|to) {_ABOUT}{_NUMBER} words(?: each)?",

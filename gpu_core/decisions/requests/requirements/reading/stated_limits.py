@@ -161,9 +161,9 @@ def _take_nodes(line: TextLine) -> int | None:
 
 
 def _says_each(line: TextLine) -> bool:
-    # `2 nodes of 8 H100`: what was taken has left its marks on both sides of `of`.
+    # `2 nodes of 8 H100`, `2 nodes x 8 H100`: what was taken has left its marks on both sides.
     is_each = line.take(r"(?:each|per node|on each)") is not None
-    return is_each or re.search(r"; +of +;", line.text) is not None
+    return is_each or re.search(r"; +(?:of|x) +;", line.text) is not None
 
 
 _REST = r"[$€£] ?[\d.,]*\w*|[\d.,]+ ?(?:usd|dollars?|euros?|eur)\b|[\d.,]*\d[\d./-]* ?x? ?gpus?\b"

@@ -3,6 +3,8 @@
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.requests.requirements.job import Method
 
+SPEECH = r"transcri\w*|speech|asr|audio"
+
 # The first of these that is found says which model, where none is named by itself.
 TASKS: tuple[tuple[str, str], ...] = (
     (r"detect\w*|segment\w*", "yolov8m"),
@@ -11,7 +13,7 @@ TASKS: tuple[tuple[str, str], ...] = (
         r"|generat\w+ (?:[a-z0-9,.-]+ ){0,3}?(?:images?|pictures?|photos?|art)",
         "stable-diffusion-xl",
     ),
-    (r"transcri\w*|speech|asr|audio", "whisper-large-v3"),
+    (SPEECH, "whisper-large-v3"),
     (r"images?|pictures?|photos?|frames?|x-rays?|scans?", "resnet-50"),
     (r"sentiment|embed\w*|named entit\w*|ner|classif\w*|rerank\w*|semantic search", "bert-base"),
     (

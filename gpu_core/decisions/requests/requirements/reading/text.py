@@ -37,6 +37,7 @@ from gpu_core.decisions.requests.requirements.reading.tasks import (
     METHODS,
     PRECISIONS,
     SERVING,
+    SPEECH,
     TASKS,
     TRAINING,
     UNKNOWN_PRECISION,
@@ -57,6 +58,9 @@ from gpu_core.decisions.requests.requirements.reading.training_settings import (
 from gpu_core.decisions.requests.requirements.reading.work import ANSWER_TOKENS, amount_of
 
 NO_LIMITS = Limits()
+
+ENCODER_TOKENS = 512
+"""That an encoder of a stated size reads at most, as BERT does (Devlin et al. 2018)."""
 
 LONGEST_SEQUENCE = 32_768
 """Tokens of a training's sequence, where the text says only how long its samples are."""
@@ -120,13 +124,13 @@ def read_text(
     amounts = take_amounts(
         line,
         is_amount_known=is_amount_known,
-        is_for_speech=model is not None and model.sample == AUDIO and not model.is_language_model,
+        is_for_speech=whole.has(SPEECH) if model is None else model.sample == AUDIO,
     )
     if model is None and "parameters" in amounts.counts:
         advice = advice_on_size(whole)
         if advice is not None:
             return _advised(advice, line, limits)
-        model = _sized(amounts, line, unknown)
+        model = _sized(amounts, line, unknown, is_encoder=whole.has(r"encoders?|embedding models?"))
     if model is None and unknown is not None:
         raise unknown_model(unknown)
     if model is None:
@@ -176,14 +180,15 @@ def _notes(line: TextLine, *, is_assumed: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found.note for found in notes))
 
 
-def _sized(amounts: Amounts, line: TextLine, unknown: str | None) -> Model:
+def _sized(amounts: Amounts, line: TextLine, unknown: str | None, *, is_encoder: bool) -> Model:
     """A number of parameters stands for a transformer, also of a family that is not known."""
     parameters = round(amounts.counts["parameters"])
     if parameters < 1:
         raise InvalidInput("text", "has a model without parameters", allowed="more than 0")
     of_family = "" if unknown is None else f"{unknown}: "
     line.understand(f"{of_family}a model with {short_count(parameters)} parameters")
-    return transformer_of(parameters)
+    model = transformer_of(parameters)
+    return replace(model, is_encoder=True, usual_tokens=ENCODER_TOKENS) if is_encoder else model
 
 
 def _advice_without_amount(whole: TextLine, line: TextLine) -> Advice | None:

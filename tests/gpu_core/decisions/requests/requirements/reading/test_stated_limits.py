@@ -43,6 +43,10 @@ A100 = ("a100-40gb", "a100-80gb")
             "fine-tune a 7B on at least 141 GB gpus",
             Limits(gpu_types=("b200", "h200")),
         ),
+        (
+            "pretrain a 7B, 32 nodes x 8 h100",
+            Limits(gpu_types=("h100-80gb",), gpus=256, nodes=32),
+        ),
         ("fine-tune a 7B", Limits()),
         ("train resnet-18 on t5 samples 10k", Limits()),
         ("fine-tune a 7B for $1.5k", Limits(budget_micro_usd=1_500_000_000)),

@@ -163,6 +163,14 @@ JOBS = (
      "images"),
     ("nightly batch: 500k product descriptions rewritten by mistral 7b", "mistral-7b",
      "inference", 500_000, "prompts"),
+    ("gemma 9b / 60k rows / lora r 32 / 3 ep", "gemma-2-9b", "lora", 60_000 * 512 * 3, "tokens"),
+    ("how many L4s to transcribe 50k hours of radio", "whisper-large-v3", "inference",
+     50_000 * 3600, "seconds of audio"),
+    ("image classification training with resnet 101, 2.4M pictures, 30 epochs", "resnet-101",
+     "full", 72 * M, "images"),
+    ("continued pretrain qwen-32b 20B toks 64 h200", "qwen-2.5-32b", "full", 20e9, "tokens"),
+    ("score 90M rows with a 110M-parameter encoder", "transformer with 110M parameters",
+     "inference", 90 * M, "prompts"),
 )  # fmt: skip
 
 # Text; whether a GPU is needed.
