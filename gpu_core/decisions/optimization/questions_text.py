@@ -60,6 +60,7 @@ def parse_question(text: str, now: datetime) -> Asked:
     if found is not None:
         window = _window(found, today)
         text = f"{text[: found.start()]} {text[found.end() :]}"
+    _refuse_number(text)
     asked = _words(text)
     for question in QUESTIONS:
         if any(asked == _words(known) for known in (question.text, *question.also)):
@@ -72,6 +73,19 @@ def parse_question(text: str, now: datetime) -> Asked:
         allowed=f"such as {', '.join(nearest)}",
         remedy="docs/questions.md lists all of them",
     )
+
+
+def _refuse_number(text: str) -> None:
+    """No question has a number: it is a time that was not read, or a part of what is asked for."""
+    number = re.search(r"\S*\d\S*", text)
+    if number is not None:
+        raise InvalidInput(
+            "question",
+            "has a number that is not read",
+            got=number[0],
+            allowed="one time, such as 'last 14 days', 'last week' or '2026-11-24'",
+            remedy="leave out what only selects, such as a GPU type: the answer has each",
+        )
 
 
 def nearest_questions(text: str) -> list[Question]:
@@ -97,7 +111,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _stems(text: str) -> Iterator[str]:
-    for word in re.findall(r"[a-z]+(?:-[a-z]+)*", text.lower()):
+    for word in re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", text.lower()):
         if word in _FILLERS:
             continue
         stem = word if word.endswith("ss") or len(word) < 4 else word.removesuffix("s")

@@ -220,6 +220,22 @@ def test_what_is_not_known_gets_the_nearest_questions(text: str, want: str) -> N
     assert want in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("most expensive runs on 24.11.2026", "24.11.2026"),
+        ("most expensive runs of 2025", "2025"),
+        ("most expensive runs 2026-03-01 to 2026-03-03", "2026-03-03"),
+        ("GPU-hours by team of a100", "a100"),
+        ("cost of team 7", "7"),
+    ],
+)
+def test_a_number_is_never_left_out_of_a_question(text: str, want: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_question(text, at(0))
+    assert f"has a number that is not read (got '{want}')" in str(caught.value)
+
+
 def test_known_words_lead_to_the_nearest_questions() -> None:
     with pytest.raises(InvalidInput, match="'what did failures cost'"):
         parse_question("failures cost us dearly", at(0))
