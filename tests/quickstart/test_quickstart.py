@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.support.browser import Page, browser
+from tests.support.nightly_report import report, without_picture
 from tests.support.prefect_stack import wait_for
 
 # Far longer than a busy machine takes until a quickstart has ended.
@@ -128,6 +129,14 @@ def test_the_whole_story(reported: str) -> None:
     assert "Preempted: 'urgent' is more urgent" in reported
     assert "Generated history." in reported
     assert "generated-forgotten-sweep" in reported
+
+
+@whole
+def test_the_nightly_report_is_the_one_that_the_docs_work_out(reported: str) -> None:
+    """Every number of it, on whichever day this runs."""
+    server, _, artifact = link(reported, "The nightly report").partition("/artifacts/artifact/")
+    found = httpx.get(f"{server}/api/artifacts/{artifact}").json()
+    assert without_picture(found["data"]) == report()
 
 
 @whole

@@ -6,7 +6,7 @@ import textwrap
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -32,7 +32,11 @@ from gpu_core.cli.quickstart.run_table import run_table
 from gpu_core.cli.quickstart.services import Addresses, ServiceError, Services
 from gpu_core.decisions.anomalies.daily_report import artifact_keys
 from gpu_core.decisions.checkpoints.object_names import committed
-from gpu_core.decisions.costs.demo_history import generated_history
+from gpu_core.decisions.costs.demo_history import (
+    QUICKSTART_DAY,
+    QUICKSTART_DAYS,
+    quickstart_history,
+)
 from gpu_core.decisions.costs.mlflow_views import view_link
 from gpu_core.decisions.costs.usage_cost import RunCost, run_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason
@@ -42,13 +46,11 @@ from gpu_core.worker.process.gpus.devices import local_nodes
 _LOOK_S = 0.5
 _LONGEST_S = 600.0
 _SAME = ("test_accuracy", "test_log_loss", "final_train_loss")
-_HISTORY_DAYS = 42
 _NAME_WIDTH = 22
 # Two blanks, seconds and two more before the name, and one behind it.
 _INDENT = 11 + _NAME_WIDTH + 1
 # What every run goes through: the reason why it waits, its start and its end say more.
 _NOT_PRINTED = frozenset({"Scheduled", "Late", "Pending", "AwaitingRetry"})
-_REPORT = artifact_keys(with_generated=True).report
 
 
 @dataclass(slots=True)
@@ -272,42 +274,48 @@ class _Story:
     # -- the nightly report ----------------------------------------------------------------------
 
     async def _report(self) -> tuple[UUID, bool]:
-        """Report two days. Returns the run of yesterday's report, and whether all went well."""
-        today = datetime.now(UTC).date()
+        """Report two days. Returns the run of the generated one, and whether all went well."""
         with Ledger.open(self._ledger_url) as ledger:
-            added = ledger.import_records(
-                generated_history(_HISTORY_DAYS, today - timedelta(days=1))
-            )
+            added = ledger.import_records(quickstart_history())
         self._console.print(
-            f"  {added} generated attempts of the {_HISTORY_DAYS} days before today were added to "
-            "the ledger, marked as generated"
+            f"  {added} generated attempts of the {QUICKSTART_DAYS} days up to {QUICKSTART_DAY} "
+            "were added to the ledger, marked as generated"
         )
-        # Yesterday is generated and has an anomaly to find; today has the runs of this quickstart.
-        reports = [
-            await self._submit_report("report-yesterday", today - timedelta(days=1)),
-            await self._submit_report("report-today", today),
-        ]
+        # The generated day has an anomaly to find; today has the runs of this quickstart.
+        generated = await self._submit_report(
+            "report-generated", QUICKSTART_DAY, with_generated=True
+        )
+        today = await self._submit_report(
+            "report-today", datetime.now(UTC).date(), with_generated=False
+        )
         await self._until_finished()
-        for report, paragraphs in zip(reports, (None, 2), strict=True):
-            await self._print_report(report, paragraphs)
-        are_complete = [self._seen[report].state == "Completed" for report in reports]
-        return reports[0], all(are_complete)
+        self._print_report(await self._page(generated, with_generated=True))
+        self._print_report(await self._page(today, with_generated=False), paragraphs=2)
+        are_complete = [self._seen[run].state == "Completed" for run in (generated, today)]
+        return generated, all(are_complete)
 
-    async def _submit_report(self, name: str, day: date) -> UUID:
+    async def _submit_report(self, name: str, day: date, *, with_generated: bool) -> UUID:
         found = await self._client.read_deployment_by_name("report-cost/nightly")
         run = await self._client.create_flow_run_from_deployment(
-            found.id, name=name, parameters={"day": day.isoformat(), "with_generated": True}
+            found.id,
+            name=name,
+            parameters={"day": day.isoformat(), "with_generated": with_generated},
         )
         self._seen[run.id] = _Seen(name)
         return run.id
 
-    async def _print_report(self, flow_run_id: UUID, paragraphs: int | None) -> None:
+    def _print_report(self, page: Artifact, *, paragraphs: int | None = None) -> None:
         """The first paragraphs of the report, or all before its tables, which are for the page."""
-        report = await self._artifact(flow_run_id, _REPORT)
-        top = str(report.data).split("\n## Cost per day", maxsplit=1)[0].strip()
+        top = str(page.data).split("\n## Cost per day", maxsplit=1)[0].strip()
         shown = "\n\n".join(top.split("\n\n")[:paragraphs])
         self._console.print(Padding(Markdown(shown), (0, 2)))
         self._progress.printed()
+
+    async def _page(self, flow_run_id: UUID, *, with_generated: bool) -> Artifact:
+        """The report that this run published."""
+        return await self._artifact(
+            flow_run_id, artifact_keys(with_generated=with_generated).report
+        )
 
     async def _artifact(self, flow_run_id: UUID, key: str) -> Artifact:
         """The newest artifact of a run under this key."""
@@ -332,7 +340,7 @@ class _Story:
 
     async def _print_addresses(self, training: UUID, twin: UUID, nightly: UUID) -> None:
         prefect, mlflow = self._addresses.prefect, self._addresses.mlflow
-        report = await self._artifact(nightly, _REPORT)
+        report = await self._page(nightly, with_generated=True)
         runs = [_mlflow_run(MlflowClient(mlflow), run) for run in (training, twin)]
         compared = quote(json.dumps([run.info.run_id for run in runs]))
         experiments = quote(json.dumps([runs[0].info.experiment_id]))

@@ -74,6 +74,16 @@ _ANOMALOUS = _WORK[2]
 ANOMALY_NAME = "generated-forgotten-sweep"
 """The name of the run that makes the anomaly day dear."""
 
+QUICKSTART_DAYS = 42
+QUICKSTART_DAY = date(2026, 9, 16)
+"""The last day of the quickstart's history. It is fixed, as the weekday and the day of the month
+change numbers of its report, which docs/nightly-report.md works out."""
+
+
+def quickstart_history() -> tuple[Record, ...]:
+    """The history of the quickstart, the same on every day."""
+    return generated_history(QUICKSTART_DAYS, QUICKSTART_DAY)
+
 
 def generated_history(
     days: int, last_day: date, *, seed: int = 1, anomaly_on: date | None = None
