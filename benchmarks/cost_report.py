@@ -47,6 +47,7 @@ REPORTS = {
     ),
     "report by run": ("report", "month", "--day", "2026-03-05", "--by", "run"),
     "savings": ("savings", "--month", "2026-03"),
+    "export, without a goal": ("export", "month", "--day", "2026-03-05"),
 }  # fmt: skip
 
 

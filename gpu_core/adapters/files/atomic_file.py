@@ -1,7 +1,10 @@
 """Files that are whole or absent, also after a kill, and still there after a power cut."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 TEMPORARY_SUFFIX = ".tmp"
 
@@ -15,11 +18,24 @@ def replace_file(path: Path, content: bytes | memoryview) -> None:
     Raises:
         OSError: The folder is missing, or the disk refused; `path` is as it was.
     """
+    with replacing_file(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of `path` in one step when the block ends.
+
+    After an error in the block `path` is as it was.
+
+    Raises:
+        OSError: As for `replace_file`.
+    """
     temporary = path.with_name(f"{path.name}.{os.urandom(6).hex()}{TEMPORARY_SUFFIX}")
     try:
         # "x": a temporary name is never shared, not even after a collision of random digits.
         with temporary.open("xb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -3,6 +3,7 @@
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,15 @@ def writing(engine: sa.Engine) -> sa.Engine:
     wrote in between; one that asks first waits for its turn.
     """
     return engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
+
+
+@contextmanager
+def snapshot(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """A transaction whose statements all see the database as the first one saw it."""
+    if engine.dialect.name == "postgresql":  # SQLite's transactions are all like that
+        engine = engine.execution_options(isolation_level="REPEATABLE READ")
+    with engine.begin() as connection:
+        yield connection
 
 
 def _postgresql_engine(url: URL) -> sa.Engine:

@@ -22,6 +22,10 @@ UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticErro
 Row = Mapping[Any, Any]
 """Values by column."""
 
+# Going through a table's columns takes a tenth of the time of a row.
+_OF_ATTEMPTS = tuple((column.name, column) for column in attempts.c)
+_OF_RUNS = tuple((column.name, column) for column in runs.c)
+
 
 def read_rows(
     connection: sa.Connection, statement: sa.Select[Any], tables: Sequence[sa.Table], seen: set[str]
@@ -85,12 +89,12 @@ def _is_whole(row: Row, table: sa.Table) -> bool:
 
 def attempt_of(row: Row) -> Attempt:
     """The attempt in a row of the table."""
-    return Attempt(**{column.name: row[column] for column in attempts.c})
+    return Attempt(**{name: row[column] for name, column in _OF_ATTEMPTS})
 
 
 def run_of(row: Row) -> RunRecord:
     """The run in a row of the table."""
-    return RunRecord(**{column.name: row[column] for column in runs.c})
+    return RunRecord(**{name: row[column] for name, column in _OF_RUNS})
 
 
 def _is_sound(row: Row) -> bool:

@@ -1,8 +1,10 @@
 """The ledger itself: what a method writes is in one transaction, on the disk before it returns."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -31,7 +33,14 @@ from gpu_core.adapters.ledger.cost_slices import (
 )
 from gpu_core.adapters.ledger.decision_log import append, last_policy, read_links, runs_with
 from gpu_core.adapters.ledger.decision_purge import purge, purgeable, read_anchors
-from gpu_core.adapters.ledger.engine import chunks, connect, parse_url, upsert, writing
+from gpu_core.adapters.ledger.engine import (
+    chunks,
+    connect,
+    parse_url,
+    snapshot,
+    upsert,
+    writing,
+)
 from gpu_core.adapters.ledger.errors import LedgerError, LedgerRefused, UnknownAttempt
 from gpu_core.adapters.ledger.gpu_history import add_windows, forget_windows, read_windows
 from gpu_core.adapters.ledger.group_commit import GroupCommit
@@ -45,6 +54,7 @@ from gpu_core.adapters.ledger.run_families import ancestors, descendants, last_h
 from gpu_core.adapters.ledger.schema import attempts, budget_alerts, catalogs, runs
 from gpu_core.adapters.ledger.unfinished_runs import read_unfinished
 from gpu_core.adapters.ledger.unlogged_costs import forget_unlogged, mark_unlogged, read_unlogged
+from gpu_core.adapters.ledger.usage_pages import UsagePages, read_ids, records_of
 from gpu_core.decisions.attempts.decision_chain import (
     ChainCheck,
     Decision,
@@ -777,6 +787,19 @@ class Ledger:
         with self._reader.begin() as connection:
             return self._records(connection, statement)
 
+    @contextmanager
+    def usage_in_pages(
+        self, start: datetime, end: datetime, *, provenance: Provenance | None = None
+    ) -> Iterator[UsagePages]:
+        """The same of any number of runs: a page of them is in memory at a time.
+
+        They may be read several times, and are always those of the moment of the first question.
+        """
+        start, end = require_aware(start, "start"), require_aware(end, "end")
+        with snapshot(self._reader) as connection:
+            ids = read_ids(connection, start, end, provenance)
+            yield UsagePages(partial(self._records, connection), ids)
+
     def cost_slices(self, asked: CostQuestion) -> tuple[list[CostSlice], dict[Keys, int]]:
         """What did each group hold, in slices of one price, and how many runs has it?"""
         with self._reader.begin() as connection:
@@ -815,13 +838,7 @@ class Ledger:
         found: list[tuple[RunRecord, tuple[Attempt, ...]]] = []
         with self._reader.begin() as connection:
             for ids in chunks(asked):
-                found += self._records(
-                    connection,
-                    sa.select(runs, attempts)
-                    .join(attempts, attempts.c.flow_run_id == runs.c.flow_run_id)
-                    .where(runs.c.flow_run_id.in_(ids))
-                    .order_by(runs.c.submitted_at, runs.c.flow_run_id, attempts.c.number),
-                )
+                found += self._records(connection, records_of(ids))
         return tuple(found)
 
     def family_of(self, flow_run_id: str) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ...]:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
@@ -15,8 +16,9 @@ from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.ledger.store import Ledger
 from gpu_core.cli.cost.files import write_rows
+from gpu_core.cli.cost.kept_rows import RowsOnDisk
 from gpu_core.cli.cost.table import Show, report_csv, report_document, report_table
-from gpu_core.decisions.costs.charges import Charges, charges_of
+from gpu_core.decisions.costs.charges import Charges
 from gpu_core.decisions.costs.cost_report import (
     CostReport,
     cost_report,
@@ -155,13 +157,16 @@ def run_export(
     """
     window, version = period_window(period, day), parse_focus_version(focus)
     provenance = None if with_generated else Provenance.MEASURED
-    with open_to_read(ledger_url()) as ledger:
+    with (
+        open_to_read(ledger_url()) as ledger,
         # A pool's reserved machines are used up by the runs of all pools.
-        records = ledger.usage(window.start, window.end, provenance=provenance)
+        ledger.usage_in_pages(window.start, window.end, provenance=provenance) as records,
+        closing(RowsOnDisk()) as kept,
+    ):
         machines = ledger.capacity(window.start, window.end)
-    of_pool = [machine for machine in machines if pool in (None, machine.pool)]
-    charges = charges_of(records, window, datetime.now(UTC), of_pool, pool)
-    write_rows(path, COLUMNS[version], focus_rows(charges))
+        of_pool = [machine for machine in machines if pool in (None, machine.pool)]
+        charges = Charges(records, window, datetime.now(UTC), of_pool, pool)
+        write_rows(path, COLUMNS[version], focus_rows(charges, kept))
     _name_unpriced(charges)
     return 0
 

@@ -6,11 +6,15 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
+from typing import BinaryIO, TextIO
 
-from gpu_core.adapters.files.atomic_file import replace_file
+from gpu_core.adapters.files.atomic_file import replacing_file
 from gpu_core.decisions.costs.focus import DECIMAL_COLUMNS, MOMENT_COLUMNS, FocusRow
 from gpu_core.decisions.model.errors import InvalidInput
+
+_ROWS_PER_PAGE = 5000
 
 
 def write_rows(path: Path | None, columns: Sequence[str], rows: Iterable[FocusRow]) -> None:
@@ -21,26 +25,29 @@ def write_rows(path: Path | None, columns: Sequence[str], rows: Iterable[FocusRo
         OSError: The file cannot be written.
     """
     if path is None:
-        sys.stdout.write(_csv(columns, rows))
+        _write_csv(sys.stdout, columns, rows)
     elif path.suffix == ".csv":
-        replace_file(path, _csv(columns, rows).encode())
+        with replacing_file(path) as file:
+            text = io.TextIOWrapper(file, "utf-8", newline="")
+            _write_csv(text, columns, rows)
+            text.detach()
     elif path.suffix == ".parquet":
-        replace_file(path, _parquet(columns, rows))
+        with replacing_file(path) as file:
+            _write_parquet(file, columns, rows)
     else:
         raise InvalidInput(
             "output", "is no file of a known form", got=path.name, allowed=".csv or .parquet"
         )
 
 
-def _csv(columns: Sequence[str], rows: Iterable[FocusRow]) -> str:
-    out = io.StringIO()
+def _write_csv(out: TextIO, columns: Sequence[str], rows: Iterable[FocusRow]) -> None:
     writer = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    return out.getvalue()
+    out.flush()
 
 
-def _parquet(columns: Sequence[str], rows: Iterable[FocusRow]) -> bytes:
+def _write_parquet(file: BinaryIO, columns: Sequence[str], rows: Iterable[FocusRow]) -> None:
     """Typed columns: decimals to the last digit of the CSV, moments in UTC, texts."""
     import pyarrow as pa  # a second to import, and only Parquet needs it
     from pyarrow import parquet
@@ -54,8 +61,11 @@ def _parquet(columns: Sequence[str], rows: Iterable[FocusRow]) -> bytes:
             return pa.array(moments, pa.timestamp("s", tz="UTC"))
         return pa.array(values, pa.string())
 
-    whole = list(rows)
-    table = pa.table({name: column(name, [row[name] for row in whole]) for name in columns})
-    out = io.BytesIO()
-    parquet.write_table(table, out)
-    return out.getvalue()
+    def page(whole: Sequence[FocusRow]) -> pa.Table:
+        return pa.table({name: column(name, [row[name] for row in whole]) for name in columns})
+
+    # A column of a page takes a tenth of its values as Python has them.
+    pages, left = [page(())], iter(rows)
+    while whole := list(islice(left, _ROWS_PER_PAGE)):
+        pages.append(page(whole))
+    parquet.write_table(pa.concat_tables(pages).combine_chunks(), file)

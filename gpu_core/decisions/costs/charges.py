@@ -19,7 +19,6 @@ from gpu_core.decisions.costs.usage import (
     Exact,
     Usage,
     apportioned,
-    sum_usage,
 )
 from gpu_core.decisions.costs.usage_cost import Held, Window, usage_for
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
@@ -86,39 +85,30 @@ class Unused:
     exact_micro_usd: Exact
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charges:
-    """All charges of a window."""
+class Amounts:
+    """What charges and unused times cost in whole micro-USD, when all are known.
 
-    window: Window
-    charges: tuple[Charge, ...]
-    unused: tuple[Unused, ...] = ()
-    """One for each reserved machine and month, also where nothing is left."""
-    unpriced_gpu_us: Exact
-    """GPU-microseconds that no charge is made for, because they have no price."""
-    unpriced_us: Exact
-    """The same for attempts without GPUs: their time."""
+    Without reserved machines they add up to the report of the same window. The charges and the rest
+    of a reserved machine add up to what it costs, rounded with all others.
+    """
 
-    def micro_usd(self) -> tuple[list[int], list[int]]:
-        """The charges and what is unused, in whole micro-USD.
+    def __init__(self) -> None:
+        self._groups: dict[CommittedTime | None, list[Exact]] = defaultdict(list)
+        self._order: list[CommittedTime | None] = []
 
-        Without reserved machines they add up to the report of the same window. The charges and the
-        rest of a reserved machine add up to what it costs, rounded with all others.
-        """
-        groups: dict[CommittedTime | None, list[Exact]] = defaultdict(list)
-        for charge in self.charges:
-            groups[charge.commitment].append(charge.exact_micro_usd)
-        for left in self.unused:
-            groups[left.commitment].append(left.exact_micro_usd)
-        sums = apportioned([sum(parts, Fraction(0)) for parts in groups.values()])
+    def add(self, each: Charge | Unused) -> None:
+        """Take note of the next one; charges come first."""
+        self._groups[each.commitment].append(each.exact_micro_usd)
+        self._order.append(each.commitment)
+
+    def micro_usd(self) -> Iterator[int]:
+        """Their amounts, in the same order."""
+        sums = apportioned([sum(parts, Fraction(0)) for parts in self._groups.values()])
         whole = {
             commitment: iter(apportioned(parts, of_group))
-            for (commitment, parts), of_group in zip(groups.items(), sums, strict=True)
+            for (commitment, parts), of_group in zip(self._groups.items(), sums, strict=True)
         }
-        return (
-            [next(whole[charge.commitment]) for charge in self.charges],
-            [next(whole[left.commitment]) for left in self.unused],
-        )
+        return (next(whole[commitment]) for commitment in self._order)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,63 +141,84 @@ class _Amounts:
         return _Amounts(self.usage - other.usage, self.priced_gpu_us - other.priced_gpu_us)
 
 
-def charges_of(
-    records: Iterable[tuple[RunRecord, Sequence[Attempt]]],
-    window: Window,
-    now: datetime,
-    machines: Iterable[CapacityInterval] = (),
-    pool: str | None = None,
-) -> Charges:
-    """What is billed for this window?
+Record = tuple[RunRecord, Sequence[Attempt]]
+"""A run with all its attempts."""
+
+
+class Charges:
+    """What is billed for a window, record by record: none is kept when its charges are made.
 
     A charge never crosses the turn of a month, so that it is in one billing period.
 
     Args:
-        records: Runs with all their attempts.
+        records: Runs with all their attempts. They are read once, or twice if there are `machines`.
         window: The time that counts.
         now: Attempts that still hold their GPUs are charged up to here.
         machines: Those with a time in the window; the reserved ones with a price are commitments.
         pool: Only what this pool's runs held, and what others used of these machines; None: all.
     """
-    times = _committed_times(machines, window, now)
-    by_node: dict[tuple[str, str], list[CommittedTime]] = defaultdict(list)
-    for time in times:
-        by_node[time.interval.host, time.interval.node].append(time)
-    held = [
-        _with_covered(part, by_node)
-        for run, attempts in records
-        for attempt in attempts
-        if attempt.has_run
-        for part in _held_parts(run, attempt, window, now)
-    ]
-    paid: dict[CommittedTime, Exact] = defaultdict(int)
-    for part in held:
-        for time, amounts in part.covered.items():
-            paid[time] += amounts.usage.exact_micro_usd
-    # Attempts that overlap because clocks or prices differ pay more than the machine costs.
-    fits = {
-        time: min(Fraction(1), time.exact_micro_usd / of_runs) if of_runs else Fraction(1)
-        for time, of_runs in paid.items()
-    }
-    together = sum_usage(part.amounts.usage for part in held if pool in (None, part.run.pool))
-    return Charges(
-        window=window,
-        charges=tuple(
-            charge
-            for part in held
-            for charge in _charges(part, fits)
-            if charge.commitment is not None or pool in (None, part.run.pool)
-        ),
-        unused=tuple(
-            Unused(
-                commitment=time,
-                exact_micro_usd=max(Fraction(0), time.exact_micro_usd - paid.get(time, 0)),
-            )
-            for time in times
-        ),
-        unpriced_gpu_us=together.unpriced_gpu_us,
-        unpriced_us=together.unpriced_us,
-    )
+
+    def __init__(
+        self,
+        records: Iterable[Record],
+        window: Window,
+        now: datetime,
+        machines: Iterable[CapacityInterval] = (),
+        pool: str | None = None,
+    ) -> None:
+        self.window = window
+        self.unpriced_gpu_us: Exact = 0
+        """GPU-microseconds of the charges so far that none is made for, for want of a price."""
+        self.unpriced_us: Exact = 0
+        """The same for attempts without GPUs: their time."""
+        self._records, self._now, self._pool = records, now, pool
+        self._by_node: dict[tuple[str, str], list[CommittedTime]] = defaultdict(list)
+        self._times = _committed_times(machines, window, now)
+        for time in self._times:
+            self._by_node[time.interval.host, time.interval.node].append(time)
+        self._paid = self._paid_by_time() if self._times else {}
+
+    def __iter__(self) -> Iterator[Charge]:
+        """The charges, in the order of the records."""
+        self.unpriced_gpu_us = self.unpriced_us = 0
+        fits = self._fits()
+        for part in self._held():
+            is_of_pool = self._pool in (None, part.run.pool)
+            if is_of_pool:
+                self.unpriced_gpu_us += part.amounts.usage.unpriced_gpu_us
+                self.unpriced_us += part.amounts.usage.unpriced_us
+            for charge in _charges(part, fits):
+                if is_of_pool or charge.commitment is not None:
+                    yield charge
+
+    def unused(self) -> Iterator[Unused]:
+        """One for each reserved machine and month, also where nothing is left."""
+        for time in self._times:
+            left = max(Fraction(0), time.exact_micro_usd - self._paid.get(time, 0))
+            yield Unused(commitment=time, exact_micro_usd=left)
+
+    def _held(self) -> Iterator["_Held"]:
+        return (
+            _with_covered(part, self._by_node)
+            for run, attempts in self._records
+            for attempt in attempts
+            if attempt.has_run
+            for part in _held_parts(run, attempt, self.window, self._now)
+        )
+
+    def _paid_by_time(self) -> dict[CommittedTime, Exact]:
+        paid: dict[CommittedTime, Exact] = defaultdict(int)
+        for part in self._held():
+            for time, amounts in part.covered.items():
+                paid[time] += amounts.usage.exact_micro_usd
+        return paid
+
+    def _fits(self) -> dict[CommittedTime, Fraction]:
+        # Attempts that overlap because clocks or prices differ pay more than the machine costs.
+        return {
+            time: min(Fraction(1), time.exact_micro_usd / of_runs) if of_runs else Fraction(1)
+            for time, of_runs in self._paid.items()
+        }
 
 
 def _committed_times(

@@ -16,8 +16,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
+from typing import Protocol
 
 from gpu_core.decisions.costs.charges import (
+    Amounts,
     Charge,
     Charges,
     CommittedTime,
@@ -109,23 +111,54 @@ def parse_focus_version(text: str) -> FocusVersion:
     return FocusVersion(text)
 
 
-def focus_rows(charges: Charges) -> Iterator[FocusRow]:
+class KeptRows(Protocol):
+    """Where rows wait until the amounts of all are known, in their order."""
+
+    def append(self, row: FocusRow, /) -> None:
+        """Keep one more."""
+
+    def __iter__(self) -> Iterator[FocusRow]:
+        """All of them."""
+
+
+def focus_rows(charges: Charges, kept: KeptRows | None = None) -> Iterator[FocusRow]:
     """The rows of a file, one for each charge, with the columns of all versions.
 
     Their `EffectiveCost` adds up to the report and what is unused of reserved machines, and so does
     their `BilledCost`.
+
+    Args:
+        charges: Read once.
+        kept: Empty; None: the rows are kept in memory.
     """
-    of_charges, of_unused = charges.micro_usd()
+    rows: KeptRows = [] if kept is None else kept
+    amounts, times = Amounts(), []
+    for charge in charges:
+        amounts.add(charge)
+        times.append(charge.commitment)
+        rows.append(_row(charge))
+    unused = list(charges.unused())
+    for left in unused:
+        amounts.add(left)
+    whole = amounts.micro_usd()
     bought: dict[CommittedTime, int] = {}
-    for charge, micro_usd in zip(charges.charges, of_charges, strict=True):
-        yield _row(charge, micro_usd)
-        if charge.commitment is not None:
-            bought[charge.commitment] = bought.get(charge.commitment, 0) + micro_usd
-    for left, micro_usd in zip(charges.unused, of_unused, strict=True):
+    for row, time in zip(rows, times, strict=True):
+        micro_usd = next(whole)
+        yield _with_amount(row, micro_usd)
+        if time is not None:
+            bought[time] = bought.get(time, 0) + micro_usd
+    for left, micro_usd in zip(unused, whole, strict=True):
         time = left.commitment
         yield _purchase(time, bought.get(time, 0) + micro_usd)
         if left.exact_micro_usd:
             yield _unused(time, left.exact_micro_usd, micro_usd)
+
+
+def _with_amount(row: FocusRow, micro_usd: int) -> FocusRow:
+    """The row of a charge with what it costs; a reserved machine was billed when it was bought."""
+    amount = _text(Decimal(micro_usd) / MICRO_USD_PER_USD)
+    billed = amount if row["CommitmentDiscountId"] is None else "0.0"
+    return row | {"BilledCost": billed, "EffectiveCost": amount}
 
 
 def _purchase(time: CommittedTime, micro_usd: int) -> FocusRow:
@@ -215,34 +248,34 @@ def _commitment_id(time: CommittedTime) -> str:
     return machine.instance_id or f"{machine.host}/{machine.node}"
 
 
-def _row(charge: Charge, micro_usd: int) -> FocusRow:
-    row = _charge_row(charge, micro_usd)
+def _row(charge: Charge) -> FocusRow:
+    """The row without what it costs."""
+    row = _charge_row(charge)
     if charge.commitment is None:
         return row
     return (
         row
         | _commitment(charge.commitment, charge.exact_micro_usd)
         | {
-            "BilledCost": "0.0",
             "CommitmentDiscountStatus": "Used",
             "PricingCategory": "Committed",
         }
     )
 
 
-def _charge_row(charge: Charge, micro_usd: int) -> FocusRow:
+def _charge_row(charge: Charge) -> FocusRow:
     run, attempt = charge.run, charge.attempt
     month = billing_period(charge.period.start)
     quantity = _rounded(charge.hours)
     price = Decimal(charge.unit_micro_usd) / MICRO_USD_PER_USD
     # The list cost is the product to the last digit, as the format demands; what is billed is
     # whole micro-dollars.
-    listed, billed = _text(price * quantity), _text(Decimal(micro_usd) / MICRO_USD_PER_USD)
+    listed = _text(price * quantity)
     unit = _UNITS[charge.resource]
     sku = _sku(charge)
     return {
         "AvailabilityZone": attempt.zone,
-        "BilledCost": billed,
+        "BilledCost": None,
         "BillingAccountId": run.pool,
         "BillingAccountName": f"Work pool {run.pool}",
         "BillingCurrency": "USD",
@@ -259,7 +292,7 @@ def _charge_row(charge: Charge, micro_usd: int) -> FocusRow:
         "ConsumedUnit": unit,
         "ContractedCost": listed,
         "ContractedUnitPrice": _text(price),
-        "EffectiveCost": billed,
+        "EffectiveCost": None,
         # The provider of the machine is not in the ledger's attempts; the format allows that.
         "HostProviderName": None,
         "InvoiceId": None,

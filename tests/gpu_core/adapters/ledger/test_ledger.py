@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpu_core.adapters.files.run_files import CheckpointReport
-from gpu_core.adapters.ledger import Ledger, UnknownAttempt
+from gpu_core.adapters.ledger import Ledger, UnknownAttempt, engine
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.gpu_summary import GpuSummary
@@ -321,6 +321,26 @@ def test_usage_is_what_held_gpus_in_the_window(
     open_one(ledger, flow_run_id="open")
     got = ledger.usage(at(start_h), at(end_h))
     assert [run.flow_run_id for run, _ in got] == want_runs
+
+
+def test_usage_in_pages_is_that_of_one_moment_as_often_as_it_is_read(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written between two readings is in neither, and no page has all runs."""
+    monkeypatch.setattr(engine, "_IDS_PER_QUERY", 2)
+    for name in ("c", "a", "d", "b", "e"):
+        open_one(ledger, flow_run_id=name)
+    want = ledger.usage(at(0), at(1))
+    with ledger.usage_in_pages(at(0), at(1)) as records:
+        pages = iter(records)
+        first = next(pages)
+        close(ledger, "e/1")
+        open_one(ledger, flow_run_id="f")
+        assert (first, *pages) == want
+        assert tuple(records) == want
+    with ledger.usage_in_pages(at(0), at(1)) as records:
+        assert tuple(records) == ledger.usage(at(0), at(1))
+        assert len(ledger.usage(at(0), at(1))) == 6
 
 
 def test_usage_has_all_attempts_of_a_run_that_held_gpus(ledger: Ledger) -> None:

@@ -1,6 +1,7 @@
 """`prefect-gpu cost report`, run as people run it, over a ledger on the disk."""
 
 import csv
+import errno
 import io
 import json
 import sqlite3
@@ -13,6 +14,7 @@ import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.cli.cost.kept_rows import RowsOnDisk
 from gpu_core.cli.main import main
 from gpu_core.decisions.costs.capacity_intervals import CapacityChanges
 from gpu_core.decisions.costs.focus import COLUMNS, FocusVersion
@@ -247,6 +249,24 @@ def test_the_bill_has_the_cost_of_the_report_and_names_what_has_no_price(
     assert list(table.columns) == list(COLUMNS[FocusVersion.V1_2])
     if path.suffix == ".parquet":
         assert str(table["ChargePeriodStart"].dtype).startswith("datetime64")
+
+
+def test_a_bill_on_a_full_disk_leaves_the_one_before_as_it_is(
+    ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows wait on the disk, too, until all amounts are known."""
+    path = tmp_path / "bill.csv"
+    path.write_text("the bill before")
+    arguments = ["cost", "export", "month", "--day", "2026-03-04", "--ledger", ledger_url]
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RowsOnDisk, "append", full)
+        assert main([*arguments, "--output", str(path)]) != 0
+    assert path.read_text() == "the bill before"
+    assert [each.name for each in tmp_path.iterdir() if each.suffix == ".tmp"] == []
 
 
 def test_a_bill_of_the_newer_version_has_its_columns(

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.costs.charges import Charges, charges_of
+from gpu_core.decisions.costs.charges import Amounts, Charges, Record
 from gpu_core.decisions.costs.focus import COLUMNS as COLUMNS_OF
 from gpu_core.decisions.costs.focus import FocusRow, FocusVersion, focus_rows
 from gpu_core.decisions.costs.usage import round_half_up, sum_usage
@@ -123,13 +123,13 @@ def on_reserved() -> list[tuple[RunRecord, tuple[Attempt, ...]]]:
 
 def test_a_node_that_is_only_planned_is_no_resource() -> None:
     planned = make_attempt("run-1", bound_at=None)
-    rows = list(focus_rows(charges_of([(make_run("run-1"), (planned,))], MARCH, NOW)))
+    rows = list(focus_rows(Charges([(make_run("run-1"), (planned,))], MARCH, NOW)))
     assert rows
     assert {row["ResourceName"] for row in rows} == {None}
 
 
 def march() -> Charges:
-    return charges_of(a_month(), MARCH, NOW, MACHINES)
+    return Charges(a_month(), MARCH, NOW, MACHINES)
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def test_the_bill_is_the_report_and_its_rows_mean_what_they_say() -> None:
     rows = list(focus_rows(charges))
     of_runs = [row for row in rows if row["x_FlowRunId"] is not None]
     want = sum_usage(attempt_usage(a, NOW, MARCH) for _, (a,) in a_month())
-    unused = sum((left.exact_micro_usd for left in charges.unused), Fraction(0))
+    unused = sum((left.exact_micro_usd for left in charges.unused()), Fraction(0))
     whole = round_half_up(want.exact_micro_usd + unused)
     assert dollars(rows, "EffectiveCost") * 10**6 == whole
     assert dollars(rows, "BilledCost") * 10**6 == whole
@@ -294,7 +294,7 @@ def test_a_gang_uses_up_only_its_part_on_the_reserved_machine() -> None:
 
 def test_a_pool_pays_for_its_reserved_machines_also_where_others_use_them() -> None:
     records = [(replace(run, pool="other"), attempts) for run, attempts in a_month()]
-    charges = charges_of(records, MARCH, NOW, MACHINES, "gpus")
+    charges = Charges(records, MARCH, NOW, MACHINES, "gpus")
     rows = list(focus_rows(charges))
     assert {row["CommitmentDiscountId"] for row in rows} == {"host-1/node-r"}
     assert dollars(rows, "BilledCost") == Decimal("1332.00001")
@@ -302,7 +302,7 @@ def test_a_pool_pays_for_its_reserved_machines_also_where_others_use_them() -> N
 
 
 def test_a_charge_is_in_one_billing_period_and_at_one_price() -> None:
-    charges = charges_of(a_month(), Window(MARCH.start, NOW), NOW)
+    charges = Charges(a_month(), Window(MARCH.start, NOW), NOW)
     of_old = [row for row in focus_rows(charges) if row["x_FlowRunId"] == "old"]
     assert [row["BillingPeriodStart"] for row in of_old] == [
         "2026-03-01T00:00:00Z",
@@ -316,8 +316,22 @@ def test_a_charge_is_in_one_billing_period_and_at_one_price() -> None:
     ]
 
 
+def test_records_without_reserved_machines_are_read_once_and_not_kept() -> None:
+    """A bill of any size: the charges of a run are made before the next run is read."""
+    read: list[str] = []
+
+    def records() -> Iterator[Record]:
+        for run, attempts in a_month():
+            read.append(run.flow_run_id)
+            yield run, attempts
+
+    made = [(charge.run.flow_run_id, read[-1]) for charge in Charges(records(), MARCH, NOW)]
+    assert all(of_run == last_read for of_run, last_read in made)
+    assert [run.flow_run_id for run, _ in a_month()] == read
+
+
 def test_seven_instances_are_billed_as_one_gpu() -> None:
-    parts = [charge for charge in march().charges if charge.run.flow_run_id.startswith("part")]
+    parts = [charge for charge in march() if charge.run.flow_run_id.startswith("part")]
     gpus = [charge for charge in parts if charge.resource.value == "GPU"]
     assert sum(charge.hours for charge in gpus) == 3
     assert sum(charge.exact_micro_usd for charge in gpus) == 3_000_000
@@ -340,7 +354,10 @@ def test_any_file_adds_up_to_the_report(hours: list[int], quantity: str) -> None
         )
         for n, us in enumerate(hours)
     ]
-    charges = charges_of(records, MARCH, NOW)
+    charges = Charges(records, MARCH, NOW)
     want = sum_usage(attempt_usage(a, NOW, MARCH) for _, (a,) in records)
-    of_charges, of_unused = charges.micro_usd()
-    assert (sum(of_charges), of_unused) == (want.micro_usd, [])
+    amounts = Amounts()
+    for charge in charges:
+        amounts.add(charge)
+    assert sum(amounts.micro_usd()) == want.micro_usd
+    assert not list(charges.unused())
