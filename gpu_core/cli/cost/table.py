@@ -112,6 +112,7 @@ def _numbers_of(usage: Usage, micro_usd: int) -> dict[str, Any] | None:
     is_unknown = _is_unknown(usage)
     return {
         "gpu_hours": usage.gpu_hours,
+        "unpriced_gpu_hours": usage.unpriced_gpu_s / SECONDS_PER_HOUR,
         "cost_micro_usd": None if is_unknown else micro_usd,
         "cost_usd": None if is_unknown else micro_usd / MICRO_USD_PER_USD,
     }

@@ -75,7 +75,8 @@ class MachineCost:
     faults: Usage
     """The part of `idle` that no run could use, as its GPUs were held because they are not well."""
     beyond_micro_usd: Exact
-    """What its runs paid beyond that: attempts overlap because clocks or prices differed."""
+    """What its runs paid beyond that: attempts overlap because clocks or prices differed. 0 where
+    the machine has no price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +193,8 @@ def machine_cost(interval: CapacityInterval, held: Usage, counted: Window) -> Ma
         attributed=Usage(gpu_us=gpu_us - idle_us, gpu_micro_usd=paid),
         idle=idle,
         faults=_part(idle, Fraction(faulty_us, idle_us)) if faulty_us else NO_USAGE,
-        beyond_micro_usd=held.exact_micro_usd - paid,
+        # What a machine without a price costs is unknown, and so is what was paid beyond it.
+        beyond_micro_usd=0 if price is None else held.exact_micro_usd - paid,
     )
 
 

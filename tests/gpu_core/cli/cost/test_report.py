@@ -131,6 +131,29 @@ def test_what_runs_paid_beyond_their_machine_leads_from_its_cost_to_theirs(
     assert document["beyond_micro_usd"] == 3_670_001
 
 
+def test_a_machine_without_a_price_for_a_part_of_its_life_is_unpriced_then_and_not_overpaid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two GPUs at $1, after two hours at an unknown price; a run pays $1 an hour for one GPU."""
+    url = f"sqlite:///{tmp_path / 'own.db'}"
+    priced = {"since": at(0), "until": at(2), "seen_at": at(2)}
+    unpriced = {"since": at(2), "until": at(4), "seen_at": at(4)}
+    machines = (
+        make_interval("i-1", gpus=2, micro_usd_per_hour=2_000_000, **priced),
+        make_interval("i-2", gpus=2, micro_usd_per_hour=None, **unpriced),
+    )
+    run = make_attempt("long", price_micro_usd_per_gpu_hour=1_000_000, released_at=at(4))
+    with Ledger.open(url) as ledger:
+        ledger.import_records([(make_run("long"), (run,))])
+        ledger.write_capacity(CapacityChanges((), machines), [], at(4))
+    assert report(url, "day", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["total"]["cost_micro_usd"] == 4_000_000
+    assert document["idle"]["cost_micro_usd"] == 2_000_000
+    assert document["idle"]["unpriced_gpu_hours"] == 2
+    assert document["beyond_micro_usd"] == 0
+
+
 def test_the_table_has_idle_capacity_and_what_all_of_it_costs(
     with_machine: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
