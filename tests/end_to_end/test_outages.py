@@ -1,14 +1,18 @@
 """An outage of the platform ends attempts, and no run is charged for it."""
 
 import sys
+import time
+from collections.abc import Iterator
 
 import psycopg
 import pytest
 
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.attempts.decision_chain import DecisionKind
 from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS, closed, processes_of
 from tests.support.cuttable_line import HOST, CuttableLine
-from tests.support.postgresql import new_database
+from tests.support.postgresql import PostgresqlServer, new_database, stoppable_postgresql
 from tests.support.prefect_stack import wait_for
 
 _BACK_S = 120.0
@@ -97,3 +101,54 @@ def test_a_process_whose_start_the_ledger_did_not_hear_of_goes_on(new_pool, jour
     (attempt,) = pool.attempts(run)
     assert attempt.end_reason is EndReason.COMPLETED
     assert [entry["attempt"] for entry in journal.entries("begin")] == [1]
+
+
+@pytest.fixture
+def database() -> Iterator[PostgresqlServer]:
+    """A server for the ledger alone. A test names it before its pools, which end before it."""
+    with stoppable_postgresql() as running:
+        yield running
+
+
+@pytest.mark.postgresql
+def test_ends_while_the_ledger_is_down_and_no_worker_lives_are_written_down_once(
+    database, new_pool, journal
+):
+    """The ledger's database stops under a full pool, all runs end, and their worker is killed."""
+    pool, release = new_pool(), journal.path.with_name("release")
+    pool.ledger_url = new_database(database.address)
+    pool.environment["PREFECT_INTEGRATIONS_GPU_LEDGER_URL"] = pool.ledger_url
+    deployment = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables(600, release))
+    runs = [pool.submit(deployment, f"run-{number}", gpu_count=1) for number in range(8)]
+    waiting = pool.submit(deployment, "next", gpu_count=8)
+    pool.start_worker()
+    wait_for(lambda: len(journal.entries("begin")) == len(runs), "all GPUs are in use")
+    wait_for(
+        lambda: all(a and a[0].started_at for a in pool.attempts_of(runs).values()),
+        "every start is written down",
+    )
+
+    database.stop()
+    release.touch()
+    for run in runs:
+        pool.wait_until(run, "Completed")
+    wait_for(lambda: "is settled in" in pool.worker_log(), "it cannot settle them")
+    pool.kill_worker()
+    back_at = time.time()
+    database.start()
+    pool.start_worker()
+
+    pool.wait_until(waiting, "Completed")
+    wait_for(lambda: all(closed(pool, run, 1) for run in (*runs, waiting)), "all are closed")
+    ended_at = {entry["run"]: entry["at"] for entry in journal.entries("end")}
+    for run in (*runs, waiting):
+        (attempt,) = pool.attempts(run)
+        assert attempt.end_reason is EndReason.COMPLETED
+        assert not attempt.is_end_estimated
+        assert ended_at[run] <= attempt.released_at.timestamp()
+        assert (attempt.released_at.timestamp() < back_at) == (run in runs), "when it ended"
+    assert len(journal.entries("begin")) == len(journal.entries("end")) == 9
+    with Ledger.open(pool.ledger_url) as ledger:
+        admitted = ledger.decisions(kind=DecisionKind.ADMITTED)
+        assert sorted(each.flow_run_id for each in admitted) == sorted((*runs, waiting))
+        assert [check.problem for check in ledger.check_decisions()] == [None]
