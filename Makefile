@@ -160,6 +160,7 @@ bench-sweeps: dev ## Park the runs of generated sweeps by dollars: what is saved
 bench-cost: dev ## Add up 10,000 random timelines, and report a month of 100,000 attempts, in SQLite or with ARGS="--ledger postgresql+psycopg://…" in an empty database
 	PREFECT_GPU_EXAMPLES=10000 $(BIN)/python -m pytest -q tests/gpu_core/decisions/costs/test_conservation.py
 	$(BIN)/python -m benchmarks.cost_report --out bench-results/cost_report.json $(ARGS)
+	$(BIN)/python -m benchmarks.cycle_records --out bench-results/cycle_records.json
 
 image-check: dev ## Build the images without a daemon and run them where Kubernetes is strict (Debian, root); takes minutes
 	$(SUDO) env DEBIAN_FRONTEND=noninteractive \
@@ -179,6 +180,7 @@ lock: | $(BIN)/uv ## Resolve requirements/*.txt again (UPGRADE=1: to newer versi
 	$(LOCK) pyproject.toml --group quickstart --extra postgresql -c requirements/dev.txt -o requirements/quickstart.txt
 	$(LOCK) pyproject.toml --extra postgresql -c requirements/dev.txt -o requirements/runtime.txt
 	$(LOCK) --group sbom -c requirements/dev.txt -o requirements/sbom.txt
+	$(LOCK) --group focus -o requirements/focus.txt
 
 system-deps: ## Install what the tests use apart from Python (Debian, Ubuntu), and fetch helm
 	@command -v apt-get > /dev/null || { \

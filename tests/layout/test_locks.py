@@ -9,12 +9,15 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-LOCKS = ("runtime", "quickstart", "dev", "sbom")
+LOCKS = ("runtime", "quickstart", "dev", "sbom", "focus")
+TOOLS = ("sbom", "focus")
+"""Locks of tools in environments of their own, without this project."""
 GROUPS = {
     "runtime": (),
     "quickstart": ("quickstart",),
     "dev": ("quickstart", "dev"),
     "sbom": ("sbom",),
+    "focus": ("focus",),
 }
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
@@ -37,7 +40,7 @@ def wanted_by(name):
     stated = [*PROJECT["project"]["dependencies"], *PROJECT["build-system"]["requires"]]
     if name == "runtime":
         stated = PROJECT["project"]["dependencies"]
-    if name == "sbom":
+    if name in TOOLS:
         stated = []
     for group in GROUPS[name]:
         stated = [*stated, *groups[group]]
@@ -54,7 +57,7 @@ def test_every_package_has_one_exact_version_and_its_hashes(name):
         or not hashes
         or not all(re.fullmatch(r"sha256:[0-9a-f]{64} *", digest) for digest in hashes)
     ]
-    assert len(packages) > (20 if name == "sbom" else 100)
+    assert len(packages) > (20 if name in TOOLS else 100)
     assert loose == []
 
 

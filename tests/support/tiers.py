@@ -43,6 +43,7 @@ _NEEDS = {
     "browser": Tier.INTEGRATION,
     # Each of these tests starts processes that import or build everything.
     "clean_export": Tier.INTEGRATION,
+    "focus_validators": Tier.INTEGRATION,
     "mlflow_process": Tier.INTEGRATION,
     "postgresql": Tier.INTEGRATION,
     "prefect_on_postgresql": Tier.INTEGRATION,

@@ -1,12 +1,11 @@
-"""The export in the hands of others' validators, each in an environment of its own.
+"""The export in the hands of others' validators, in an environment of their own.
 
-`PREFECT_GPU_FOCUS_TOOLS` is a virtual environment with focus-data-toolkit 0.14.1,
-focus-validator 1.0.0, multimethod before 2, numpy before 2 and pandas before 3.
+`requirements/focus.txt` has them: focus-data-toolkit for FOCUS 1.4, and focus-validator for 1.0.
 """
 
 import csv
-import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from gpu_core.decisions.costs.focus import COLUMNS, FocusRow, FocusVersion, focus_rows
 from tests.gpu_core.decisions.costs.test_focus import march
+from tests.support.tools import do_without
 
 ALIASES = {
     "InvoiceIssuer": "InvoiceIssuerName",
@@ -27,12 +27,23 @@ DEMANDED = ("RegionId", "RegionName")
 """Columns that 1.0 demands of all, and 1.2 only of those who have such things."""
 
 
+LOCK = Path(__file__).parents[4] / "requirements" / "focus.txt"
+_INSTALL_S = 600.0
+
+
 @pytest.fixture(scope="module")
-def tools() -> Path:
-    """The folder of the validators' environment."""
-    folder = Path(os.environ.get("PREFECT_GPU_FOCUS_TOOLS", ""))
-    if not (folder / "bin" / "focus-toolkit").is_file():
-        pytest.skip("needs FOCUS validators: set PREFECT_GPU_FOCUS_TOOLS to their environment")
+def focus_validators(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The validators' environment, from the package index, which is all that tests download."""
+    folder = tmp_path_factory.mktemp("focus") / "venv"
+    uv = [sys.executable, "-m", "uv", "--quiet"]
+    install = ["pip", "install", "--require-hashes", "--no-deps", "--python", folder, "-r", LOCK]
+    for command in (["venv", "--python", sys.executable, folder], install):
+        done = subprocess.run(
+            [*uv, *command], capture_output=True, text=True, check=False, timeout=_INSTALL_S
+        )
+        if done.returncode != 0:
+            why = " ".join(done.stderr.split())[:200]
+            do_without(f"the FOCUS validators cannot be installed: {why}", "it needs an index")
     return folder
 
 
@@ -45,20 +56,22 @@ def written(path: Path, columns: Sequence[str], rows: Sequence[FocusRow]) -> Pat
     return path
 
 
-def check_1_4(tools: Path, path: Path) -> subprocess.CompletedProcess[str]:
+def check_1_4(validators: Path, path: Path) -> subprocess.CompletedProcess[str]:
     """What the toolkit says of a file."""
     return subprocess.run(
-        [tools / "bin" / "focus-toolkit", "validate", path, "--dataset", "cost-and-usage"],
+        [validators / "bin" / "focus-toolkit", "validate", path, "--dataset", "cost-and-usage"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 
-def test_the_toolkit_takes_1_4_and_finds_what_is_wrong(tools: Path, tmp_path: Path) -> None:
+def test_the_toolkit_takes_1_4_and_finds_what_is_wrong(
+    focus_validators: Path, tmp_path: Path
+) -> None:
     rows, columns = list(focus_rows(march())), COLUMNS[FocusVersion.V1_4]
-    checked = check_1_4(tools, written(tmp_path / "bill.csv", columns, rows))
+    checked = check_1_4(focus_validators, written(tmp_path / "bill.csv", columns, rows))
     assert checked.returncode == 0, checked.stdout
     wrong = [rows[0] | {"ChargeCategory": "GPU"}, *rows[1:]]
-    checked = check_1_4(tools, written(tmp_path / "wrong.csv", columns, wrong))
+    checked = check_1_4(focus_validators, written(tmp_path / "wrong.csv", columns, wrong))
     assert checked.returncode != 0
     assert "ChargeCategory" in checked.stdout
 
@@ -71,7 +84,7 @@ def test_the_toolkit_takes_1_4_and_finds_what_is_wrong(tools: Path, tmp_path: Pa
     ],
 )
 def test_the_validator_of_1_0_finds_nothing(
-    tools: Path, tmp_path: Path, change: FocusRow, want_failures: int
+    focus_validators: Path, tmp_path: Path, change: FocusRow, want_failures: int
 ) -> None:
     rows = [row | dict.fromkeys(DEMANDED) for row in focus_rows(march())]
     rows = [row | {alias: row[name] for alias, name in ALIASES.items()} for row in rows]
@@ -79,10 +92,11 @@ def test_the_validator_of_1_0_finds_nothing(
     columns = (*COLUMNS[FocusVersion.V1_2], *DEMANDED, *ALIASES)
     path, report = written(tmp_path / "bill.csv", columns, rows), tmp_path / "report.xml"
     # It reads its list of currencies in the folder that it runs in, and always exits with 0.
-    (packages,) = (tools / "lib").glob("python3*/site-packages")
+    (packages,) = (focus_validators / "lib").glob("python3*/site-packages")
     subprocess.run(
         [
-            tools / "bin" / "focus-validator", "--data-file", path, "--validate-version", "1.0",
+            focus_validators / "bin" / "focus-validator", "--data-file", path,
+            "--validate-version", "1.0",
             "--output-type", "unittest", "--output-destination", report,
         ],
         cwd=packages, capture_output=True, check=True,
