@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -215,7 +215,7 @@ class Ledger:
         def write(connection: sa.Connection) -> frozenset[str]:
             if self._fence is not None:
                 check_claim(connection, *self._fence)
-            connection.execute(self._recorded(), run_rows)
+            connection.execute(_recorded(self._writer.dialect.name), run_rows)
             admitted = frozenset(connection.scalars(begun, attempt_rows))
             if decided is not None:
                 batch = [d for d in decided.decisions if d.decision_id in admitted]
@@ -223,17 +223,6 @@ class Ledger:
             return admitted
 
         return self._commits.write(write)
-
-    def _recorded(self) -> Any:
-        insert = upsert(self._writer.dialect.name)(runs)
-        corrected = {
-            column.name: insert.excluded[column.name]
-            for column in runs.c
-            if column.name not in ("flow_run_id", "submitted_at")
-        }
-        for known in (runs.c.final_state, runs.c.parent_flow_run_id):
-            corrected[known.name] = sa.func.coalesce(insert.excluded[known.name], known)
-        return insert.on_conflict_do_update(index_elements=[runs.c.flow_run_id], set_=corrected)
 
     def withdraw_attempt(self, attempt_id: str) -> bool:
         """Take back an attempt that never started a process; False if it did, or is not there."""
@@ -865,6 +854,20 @@ class Ledger:
 
     def _changes_a_row(self, statement: sa.Update | sa.Delete) -> bool:
         return self._commits.write(lambda connection: connection.execute(statement).rowcount == 1)
+
+
+@cache
+def _recorded(dialect: str) -> Any:
+    """How runs are written down. It is made once: that takes longer than to write some runs."""
+    insert = upsert(dialect)(runs)
+    corrected = {
+        column.name: insert.excluded[column.name]
+        for column in runs.c
+        if column.name not in ("flow_run_id", "submitted_at")
+    }
+    for known in (runs.c.final_state, runs.c.parent_flow_run_id):
+        corrected[known.name] = sa.func.coalesce(insert.excluded[known.name], known)
+    return insert.on_conflict_do_update(index_elements=[runs.c.flow_run_id], set_=corrected)
 
 
 def _values(record: Mapping[str, Any]) -> dict[str, Any]:
