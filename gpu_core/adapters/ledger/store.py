@@ -51,7 +51,13 @@ from gpu_core.adapters.ledger.outages import is_refusal
 from gpu_core.adapters.ledger.pool_claims import check_claim, claim_pool, read_claim
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
 from gpu_core.adapters.ledger.run_families import ancestors, descendants, last_hosts
-from gpu_core.adapters.ledger.schema import attempts, budget_alerts, catalogs, runs
+from gpu_core.adapters.ledger.schema import (
+    attempts,
+    budget_alerts,
+    capacity_intervals,
+    catalogs,
+    runs,
+)
 from gpu_core.adapters.ledger.unfinished_runs import read_unfinished
 from gpu_core.adapters.ledger.unlogged_costs import forget_unlogged, mark_unlogged, read_unlogged
 from gpu_core.adapters.ledger.usage_pages import UsagePages, read_ids, records_of
@@ -806,6 +812,12 @@ class Ledger:
             intervals = [i for i in found if asked.pool in (None, i.pool)]
             held = read_held(connection, intervals, asked) if intervals else {}
         return capacity_cost(intervals, held, window, now)
+
+    def pools(self) -> tuple[str, ...]:
+        """Which pools have a run or a machine in the ledger? In alphabetical order."""
+        known = sa.union(sa.select(runs.c.pool), sa.select(capacity_intervals.c.pool))
+        with self._reader.begin() as connection:
+            return tuple(sorted(connection.scalars(known)))
 
     def month_work(self, asked: WorkQuestion) -> MonthWork:
         """What ran in a month, as far as savings depend on it?"""

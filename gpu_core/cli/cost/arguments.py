@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
-from gpu_core.cli.shared.options import AsJson, flag, parse_day, repeated
+from gpu_core.cli.shared.options import AsJson, flag, parse_day, repeated, require_rows
 from gpu_core.cli.shared.secret_options import secret, secret_file, secret_option
 
 _LEDGER = Group("Ledger", sort_key=4)
@@ -116,7 +116,7 @@ def report(
         pool=options.pool,
         with_generated=options.with_generated,
         idle=idle,
-        limit=limit,
+        limit=require_rows(limit),
         output=output,
         show=show,
         policy_file=policy,
@@ -212,7 +212,8 @@ def reconcile(
     """
     from gpu_core.cli.cost.reconcile import run_reconcile
 
-    return run_reconcile(file, options.address, limit=limit, dry_run=dry_run, as_json=as_json)
+    rows = require_rows(limit)
+    return run_reconcile(file, options.address, limit=rows, dry_run=dry_run, as_json=as_json)
 
 
 def _day(text: str | None) -> date:

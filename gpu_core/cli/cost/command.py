@@ -18,6 +18,7 @@ from gpu_core.adapters.ledger.store import Ledger
 from gpu_core.cli.cost.files import write_rows
 from gpu_core.cli.cost.kept_rows import RowsOnDisk
 from gpu_core.cli.cost.table import Show, report_csv, report_document, report_table
+from gpu_core.cli.cost.unknown_pool import name_unknown_pool
 from gpu_core.decisions.costs.charges import Charges
 from gpu_core.decisions.costs.cost_report import (
     CostReport,
@@ -82,6 +83,7 @@ def run_report(
         report = cost_report(window, keys, slices, runs)
         report = _with_idle(report, rule, ledger, asked, policy_file)
         report = with_bills(report, ledger.bill_sums(asked))
+        name_unknown_pool(ledger, pool, "report")
     if output is Output.JSON:
         print(json.dumps(report_document(report), indent=2))
     elif output is Output.CSV:
@@ -167,6 +169,7 @@ def run_export(
         of_pool = [machine for machine in machines if pool in (None, machine.pool)]
         charges = Charges(records, window, datetime.now(UTC), of_pool, pool)
         write_rows(path, COLUMNS[version], focus_rows(charges, kept))
+        name_unknown_pool(ledger, pool, "export")
     _name_unpriced(charges)
     return 0
 

@@ -15,6 +15,8 @@ from gpu_core.adapters.files.catalog_file import load_sheet
 from gpu_core.adapters.files.policy_file import policy_or_default
 from gpu_core.adapters.ledger.savings import SavingsQuestion, read_savings
 from gpu_core.adapters.ledger.source import open_to_read
+from gpu_core.cli.cost.unknown_pool import name_unknown_pool
+from gpu_core.cli.shared.options import require_countable
 from gpu_core.decisions.catalog.offerings import Catalog
 from gpu_core.decisions.costs.cost_report import period_window
 from gpu_core.decisions.costs.savings.gpu_type_choice import CheaperType
@@ -57,6 +59,7 @@ def run_savings(
     )
     with open_to_read(ledger_url()) as ledger:
         found = read_savings(ledger, asked)
+        name_unknown_pool(ledger, pool, "savings")
     if as_json:
         print(json.dumps(_document(found), indent=2))
         return 0
@@ -68,11 +71,12 @@ def _first_day(month: str | None) -> date:
     if month is None:
         return datetime.now(UTC).date().replace(day=1)
     try:
-        return datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC).date()
+        first = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC).date()
     except ValueError:
         raise InvalidInput(
             "month", "is not a month", got=month, allowed="a month such as 2026-10"
         ) from None
+    return require_countable(first, "month", month)
 
 
 def _ratio(percent: str | None) -> Fraction | None:

@@ -9,6 +9,8 @@ from cyclopts import Parameter, Token
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import parse_duration_s
 
+_FIRST_YEAR, _LAST_YEAR = 1970, 9998
+
 AsJson = Annotated[bool, Parameter(name="--json", show_default=False, help="Print JSON.")]
 """`--json`: machines read the answer."""
 
@@ -45,14 +47,38 @@ def parse_day(text: str, field: str) -> date:
         field: The option's name, for the error.
 
     Raises:
-        InvalidInput: It is not a date.
+        InvalidInput: It is not a date, or of no year that can be counted.
     """
     try:
-        return date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
         raise InvalidInput(
             field, "is not a date", got=text, allowed="a date such as 2026-11-24"
         ) from None
+    return require_countable(day, field, text)
+
+
+def require_countable(day: date, field: str, text: str) -> date:
+    """The day, if months before and after it have dates, too.
+
+    Raises:
+        InvalidInput: They have not, as with a mistyped year.
+    """
+    if not _FIRST_YEAR <= day.year <= _LAST_YEAR:
+        allowed = f"{_FIRST_YEAR}-01-01 to {_LAST_YEAR}-12-31"
+        raise InvalidInput(field, "is out of range", got=text, allowed=allowed)
+    return day
+
+
+def require_rows(limit: int) -> int:
+    """How many rows a table may have.
+
+    Raises:
+        InvalidInput: It is negative.
+    """
+    if limit < 0:
+        raise InvalidInput("limit", "is negative", got=limit, allowed="0 or more rows")
+    return limit
 
 
 def flag(help_text: str, name: str | None = None) -> Parameter:

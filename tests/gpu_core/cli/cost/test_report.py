@@ -317,6 +317,36 @@ def test_a_bill_of_another_form_is_refused(
     assert not (tmp_path / "a.xlsx").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        pytest.param(("report", "day", "--day", "9999-12-31"), "day is out of range", id="day"),
+        pytest.param(("export", "--day", "0206-11-24"), "1970-01-01 to 9998-12-31", id="year"),
+        pytest.param(("savings", "--month", "9999-12"), "month is out of range", id="month"),
+        pytest.param(("report", "--limit", "-3"), "limit is negative (got -3)", id="rows"),
+        pytest.param(("reconcile", "bill.csv", "--limit", "-1"), "limit is negative", id="lines"),
+    ],
+)
+def test_what_cannot_be_counted_is_one_line(
+    ledger_url: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], want: str
+) -> None:
+    assert main(["cost", *arguments, "--ledger", ledger_url]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert want in line
+
+
+@pytest.mark.parametrize("command", ["report", "export", "savings"])
+def test_a_pool_that_the_ledger_does_not_have_is_named_with_the_nearest_that_it_has(
+    ledger_url: str, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """What is typed wrong must not look like a pool that cost nothing."""
+    for pool in ("gpsu", "gpus"):
+        assert main(["cost", command, "--pool", pool, "--ledger", ledger_url]) == 0
+        said = capsys.readouterr().err
+        want = "pool has no run and no machine in the ledger (got 'gpsu'); did you mean 'gpus'?"
+        assert (want in said) == (pool == "gpsu")
+
+
 def test_the_ledger_is_named_by_its_file_and_keys_by_commas(
     ledger_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
