@@ -186,9 +186,10 @@ sizes = st.sampled_from([Fraction(1), *(Fraction(1, n) for n in (2, 3, 4, 7, 16,
 
 @st.composite
 def timelines(draw: st.DrawFn) -> tuple[list[CapacityInterval], list[Attempt], Usage]:
-    """A GPU over some time, at changing prices; runs on its slots; and what is idle of it."""
+    """A GPU over some time, at changing prices, for a part of it at an unknown one; runs on its
+    slots; and what is idle of it."""
     edges = sorted(draw(st.lists(moments, min_size=2, max_size=5, unique=True)))
-    rates = [draw(prices) for _ in edges[1:]]
+    rates = [draw(st.none() | prices) for _ in edges[1:]]
     machines = [
         machine(interval_id=str(n), since=since, until=until, micro_usd_per_hour=rate)
         for n, ((since, until), rate) in enumerate(zip(pairwise(edges), rates, strict=True))
@@ -207,7 +208,12 @@ def timelines(draw: st.DrawFn) -> tuple[list[CapacityInterval], list[Attempt], U
 
 
 def _of(
-    name: str, start: Any, end: Any, size: Fraction, edges: Sequence[Any], rates: Sequence[int]
+    name: str,
+    start: Any,
+    end: Any,
+    size: Fraction,
+    edges: Sequence[Any],
+    rates: Sequence[int | None],
 ) -> Attempt:
     first = max(n for n, edge in enumerate(edges[:-1]) if edge <= start)
     later = tuple(
@@ -238,6 +244,8 @@ def test_attributed_and_idle_make_the_cost_of_the_capacity(
     found = cost(machines, attempts, always, now=99)
     assert found.idle.exact_micro_usd == idle.exact_micro_usd
     assert found.idle.gpu_us == idle.gpu_us
+    assert found.idle.unpriced_gpu_us == idle.unpriced_gpu_us
+    assert found.beyond_micro_usd == 0
     paid = sum_usage(attempt_usage(a, at(99)) for a in attempts if a.has_run)
     assert found.attributed.exact_micro_usd == paid.exact_micro_usd
     assert paid.exact_micro_usd + idle.exact_micro_usd == found.capacity.exact_micro_usd
@@ -273,6 +281,7 @@ def test_they_add_up_also_where_clocks_overlap(
         parts = one.attributed.exact_micro_usd, one.idle.exact_micro_usd
         assert sum(parts) == one.capacity.exact_micro_usd
         assert min(*parts, one.beyond_micro_usd, one.idle.gpu_us) >= 0
+        assert one.interval.micro_usd_per_hour is not None or not one.beyond_micro_usd
         assert one.attributed.gpu_us + one.idle.gpu_us == one.capacity.gpu_us
 
 
