@@ -57,6 +57,7 @@ class MinuteHistory:
                 before = GpuTotals(
                     gpu_id=sample.gpu_id,
                     counter_j=before.counter_j,
+                    counter_at=before.counter_at,
                     estimated_j=before.estimated_j,
                     power_w=before.power_w,
                     at=at,

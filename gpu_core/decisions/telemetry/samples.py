@@ -97,7 +97,7 @@ _FIRST_BLANK = 0x7FFFFFFFFFFFFFF0
 # Outside of these a reading is a mistake: no GPU works under -40 C (its storage temperature) or
 # over 150 C (above every shutdown threshold, at most 105 C), or draws 10 kW.
 _LOWEST_C, _HIGHEST_C = -40.0, 150.0
-_HIGHEST_W = 10_000.0
+HIGHEST_W = 10_000.0
 
 
 def known(value: float | None) -> float | None:
@@ -130,7 +130,7 @@ def temperature_c(celsius: float | None) -> float | None:
 def watts_of_milliwatts(milliwatts: float | None) -> float | None:
     """Watts, or None where no GPU can draw them."""
     watts = scaled(milliwatts, 1e-3)
-    return None if watts is None or watts > _HIGHEST_W else watts
+    return None if watts is None or watts > HIGHEST_W else watts
 
 
 def scaled(value: float | None, factor: float) -> float | None:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from gpu_core.decisions.model.gpu_summary import GpuSummary
-from gpu_core.decisions.telemetry.samples import GpuSample
+from gpu_core.decisions.telemetry.samples import HIGHEST_W, GpuSample
 
 BUSY_RATIO = 0.05
 """From this utilisation on a GPU is busy: under 5 % counts as idle in the field's tools."""
@@ -39,6 +39,8 @@ class GpuTotals:
     energy_j: float | None = None
     counter_j: float | None = None
     """The device's energy counter when it was last known."""
+    counter_at: datetime | None = None
+    """When it changed last."""
     estimated_j: float = 0.0
     """The part of `energy_j` that is known by power only, as the counter has not changed since."""
     power_w: float | None = None
@@ -95,12 +97,19 @@ class GpuTotals:
                 return self
             estimated_j = self.estimated_j + used_j
             return replace(self, energy_j=(self.energy_j or 0.0) + used_j, estimated_j=estimated_j)
-        if before is None:
-            return replace(self, counter_j=now, estimated_j=0.0)
+        counted = replace(self, counter_j=now, counter_at=sample.at, estimated_j=0.0)
+        if before is None or self.counter_at is None:
+            return counted
         # A counter that ran backwards was set to zero, as by a new driver.
         used_j = now if now < before else now - before
-        counted_j = max(0.0, (self.energy_j or 0.0) + used_j - self.estimated_j)
-        return replace(self, energy_j=counted_j, counter_j=now, estimated_j=0.0)
+        if used_j > HIGHEST_W * (sample.at - self.counter_at).total_seconds():
+            # No GPU draws that much: one of the two readings is false.
+            power_j = self._energy_by_power_j(sample)
+            known_j = self.energy_j if power_j is None else (self.energy_j or 0.0) + power_j
+            return replace(counted, energy_j=known_j)
+        return replace(
+            counted, energy_j=max(0.0, (self.energy_j or 0.0) + used_j - self.estimated_j)
+        )
 
     def _energy_by_power_j(self, sample: GpuSample) -> float | None:
         if self.at is None or sample.power_w is None or self.power_w is None:

@@ -67,6 +67,20 @@ def test_one_by_one_is_what_all_at_once_give(readings):
             id="a counter that ran backwards began at zero",
         ),
         pytest.param(
+            [
+                *(sample(at, power_w=100.0, energy_j=9e8 + 100 * at) for at in range(3)),
+                sample(3, power_w=100.0, energy_j=0.0),
+                *(sample(at, power_w=100.0, energy_j=9e8 + 100 * at) for at in range(4, 7)),
+            ],
+            500.0,
+            id="a false reading does not count all that the counter has counted",
+        ),
+        pytest.param(
+            [sample(0, energy_j=5.0), sample(1, energy_j=9e8), sample(2, energy_j=9e8 + 100)],
+            100.0,
+            id="a counter that jumps by more than a GPU draws counts from then on",
+        ),
+        pytest.param(
             [sample(0, power_w=100.0), sample(1, power_w=300.0), sample(3, power_w=300.0)],
             800.0,
             id="by power, where there is no counter",
