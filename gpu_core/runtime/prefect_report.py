@@ -147,3 +147,8 @@ class _Sender:
 
             self._client = get_client(sync_client=True)
         self._client.update_flow_run_labels(UUID(flow_run_id), labels)
+
+
+def send_labels(flow_run_id: str, labels: dict[str, Label]) -> None:
+    """Give the flow run these labels, over a connection of its own."""
+    _Sender()(flow_run_id, labels)

@@ -64,8 +64,19 @@ def with_enough_memory(
     return replace(
         workload,
         micro_batch_divisor=divisor,
-        micro_batch_reason=f"divided by {divisor}, where the flow asks for it with micro_batch(), "
-        f"as {who} ran out of GPU memory",
+        micro_batch_reason=_why_divided(divisor, last, who),
+    )
+
+
+def _why_divided(divisor: int, short: Attempt, who: str) -> str:
+    if short.asked_for_micro_batch is False:
+        return (
+            f"divided by {divisor} without effect until the flow calls micro_batch(): {who} ran "
+            "out of GPU memory and had not"
+        )
+    return (
+        f"divided by {divisor}, where the flow asks for it with micro_batch(), as {who} ran out "
+        "of GPU memory"
     )
 
 

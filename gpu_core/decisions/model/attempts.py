@@ -233,6 +233,12 @@ class Attempt:
         return datetime.fromisoformat(at) if isinstance(at, str) else None
 
     @property
+    def asked_for_micro_batch(self) -> bool | None:
+        """Did its flow call `micro_batch()`? None: from before this was kept, or it is not over."""
+        asked = (self.settlement or {}).get("asked_for_micro_batch")
+        return asked if isinstance(asked, bool) else None
+
+    @property
     def has_run(self) -> bool:
         """Does it count as an execution of the run? One that is open, or has no reason, does."""
         return self.end_reason is None or self.end_reason.has_run

@@ -43,6 +43,9 @@ _DEPLOYMENT = "PREFECT_GPU_DEPLOYMENT"
 _REPORTS = "PREFECT_GPU_REPORTS"
 _TO_PREFECT = "prefect"
 
+MICRO_BATCH_LABEL = "prefect-gpu.micro-batch.attempt_id"
+"""Of a flow run whose worker shares no folder with it: the attempt that called `micro_batch()`."""
+
 ATTEMPT_ID_VARIABLE = _ATTEMPT_ID
 """Every process of an attempt carries this variable: it is how they are all found again."""
 

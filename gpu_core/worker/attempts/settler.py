@@ -342,6 +342,7 @@ class Settler:
     async def _remember(self, running: AttemptState, ending: Ending) -> None:
         """Write the decision down before anything follows from it."""
         record = to_record(ending, datetime.now(UTC))
+        record["asked_for_micro_batch"] = running.asks_for_micro_batch
         await in_thread(self._ledger.note_settlement, running.attempt.attempt_id, record)
         running.attempt = replace(running.attempt, settlement=record)
 

@@ -68,6 +68,8 @@ class AttemptState:
     report: CheckpointReport | None = None
     labels: Mapping[str, object] = field(default_factory=dict)
     """Of its flow run, as they were read last; empty where its reports are in its folder."""
+    asks_for_micro_batch: bool = False
+    """Its flow is known to have called `micro_batch()`."""
     is_noted: bool = False
     """Prefect has, or is about to get, what runs it: its end has to clear that."""
     start_failure: StartFailure | None = None

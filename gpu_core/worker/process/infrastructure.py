@@ -16,6 +16,7 @@ from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.files.activity_report import read_activity_report
 from gpu_core.adapters.files.gpu_report import read_gpu_report, read_host_report
+from gpu_core.adapters.files.micro_batch_report import has_asked_for_micro_batch
 from gpu_core.adapters.files.progress_report import ProgressReport, read_progress_reports
 from gpu_core.adapters.files.run_files import (
     Notice,
@@ -303,6 +304,9 @@ class ProcessInfrastructure:
         """Read the reports in the run folders."""
         for running in attempts:
             running.report = read_checkpoint_report(running.run_dir) or running.report
+            running.asks_for_micro_batch |= has_asked_for_micro_batch(
+                running.run_dir, running.attempt.attempt_id
+            )
 
     async def notify(self, running: AttemptState, notice: Notice) -> None:
         """Write the notice file into the run's folder."""

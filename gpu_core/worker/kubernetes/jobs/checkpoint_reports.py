@@ -12,6 +12,7 @@ from gpu_core.adapters.files.run_files import CheckpointReport, checkpoint_repor
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.decisions.checkpoints.progress_labels import progress_values
 from gpu_core.decisions.checkpoints.report_labels import from_labels
+from gpu_core.decisions.requests.run_context import MICRO_BATCH_LABEL
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.operations.throttle import Throttle
 
@@ -64,7 +65,9 @@ class CheckpointReports:
         for running in attempts:
             found = labels.get(running.attempt.flow_run_id, {})
             running.labels = found
-            running.report = reported(found, running.attempt.attempt_id) or running.report
+            attempt_id = running.attempt.attempt_id
+            running.report = reported(found, attempt_id) or running.report
+            running.asks_for_micro_batch |= found.get(MICRO_BATCH_LABEL) == attempt_id
 
 
 def reported_progress(running: AttemptState, now: datetime) -> tuple[ProgressReport, ...]:

@@ -222,6 +222,24 @@ def test_what_an_earlier_run_learned_stands_before_its_own_attempts():
     assert second.micro_batch_reason.endswith("as its attempt 1 ran out of GPU memory")
 
 
+@pytest.mark.parametrize(
+    ("asked", "want"),
+    [
+        pytest.param({"asked_for_micro_batch": True}, "where the flow asks for it", id="it asks"),
+        pytest.param({}, "where the flow asks for it", id="it is not known whether it asks"),
+        pytest.param(
+            {"asked_for_micro_batch": False},
+            "without effect until the flow calls micro_batch(): its attempt 1 ran out",
+            id="it does not ask",
+        ),
+    ],
+)
+def test_a_flow_that_does_not_ask_is_said_to_gain_nothing(asked, want):
+    found = with_enough_memory(make_workload(), [ended(settlement=asked)], NODES, SHRINK)
+    assert want in found.micro_batch_reason
+    assert len(found.micro_batch_reason) <= 120
+
+
 attempts = st.lists(
     st.builds(
         ended,
