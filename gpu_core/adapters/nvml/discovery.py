@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pynvml
 
-from gpu_core.adapters.nvml.driver import nvml
+from gpu_core.adapters.nvml.driver import nvml, text_of
 
 _logger = logging.getLogger(__name__)
 
@@ -89,9 +89,9 @@ def _readable_gpus() -> Iterator[DiscoveredGpu]:
 def _read_gpu(index: int) -> DiscoveredGpu:
     device = pynvml.nvmlDeviceGetHandleByIndex(index)
     return DiscoveredGpu(
-        uuid=pynvml.nvmlDeviceGetUUID(device),
+        uuid=text_of(pynvml.nvmlDeviceGetUUID, device),
         index=index,
-        product_name=pynvml.nvmlDeviceGetName(device),
+        product_name=text_of(pynvml.nvmlDeviceGetName, device),
         memory_total_bytes=_memory_total_bytes(device),
         is_mig_enabled=is_mig_enabled(device),
     )

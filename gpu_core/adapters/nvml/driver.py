@@ -1,6 +1,6 @@
 """The NVIDIA driver: initialise it, release it, and what its errors mean."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pynvml
@@ -10,6 +10,10 @@ from gpu_core.decisions.model.errors import GpuSchedulingError
 
 class GpuDiscoveryError(GpuSchedulingError):
     """The driver is there and does not work, so it is unknown which GPUs this machine has."""
+
+
+class DriverReplacedError(GpuDiscoveryError):
+    """The driver is not that of the library which this process has loaded and keeps."""
 
 
 # A GPU that answers so is of no use. Other errors, the unknown one among them, may say that
@@ -37,6 +41,11 @@ def nvml() -> Iterator[bool]:
         yield False
         return
     except pynvml.NVMLError as error:
+        if error.value == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+            raise DriverReplacedError(
+                f"the NVIDIA driver is installed and does not answer: {error}; restart this "
+                "process, and the machine where `nvidia-smi` fails, too"
+            ) from error
         raise GpuDiscoveryError(
             f"the NVIDIA driver is installed and does not answer: {error}; "
             "see whether `nvidia-smi` works, and restart the machine after a driver update"
@@ -46,3 +55,15 @@ def nvml() -> Iterator[bool]:
     finally:
         with suppress(pynvml.NVMLError):  # a driver that fails has nothing to release
             pynvml.nvmlShutdown()
+
+
+def text_of(question: Callable[[object], str], device: object) -> str:
+    """The device's answer to a question for a text.
+
+    Raises:
+        NVMLError: It has none, or its answer is no text.
+    """
+    try:
+        return question(device)
+    except UnicodeDecodeError as error:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN) from error

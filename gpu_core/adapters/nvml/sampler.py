@@ -11,7 +11,7 @@ import pynvml
 
 from gpu_core.adapters.nvml.activity import Activity
 from gpu_core.adapters.nvml.discovery import is_mig_enabled
-from gpu_core.adapters.nvml.driver import LOST, GpuDiscoveryError, nvml
+from gpu_core.adapters.nvml.driver import LOST, GpuDiscoveryError, nvml, text_of
 from gpu_core.adapters.nvml.users import computing
 from gpu_core.decisions.telemetry.samples import (
     GpuSample,
@@ -82,6 +82,7 @@ class GpuSampler:
     def __init__(self, gpu_ids: Collection[str] | None = None) -> None:
         self._wanted = None if gpu_ids is None else frozenset(gpu_ids)
         self._stack = ExitStack()
+        self._is_open = False
         self._devices: dict[str, _Device] = {}
         self._seen = dict.fromkeys(sorted(gpu_ids or ()))
         self._events: Any = None
@@ -96,8 +97,10 @@ class GpuSampler:
             GpuDiscoveryError: The driver fails, or is gone. The next call initialises it anew.
         """
         try:
-            if not self._devices:
+            if not self._is_open:
                 self._open()
+            if not self._devices or self._seen.keys() - self._devices.keys():
+                self._find_devices()
             xids = self._new_xids()
             return tuple(self._samples(now, xids))
         except (pynvml.NVMLError, GpuDiscoveryError) as error:
@@ -108,7 +111,7 @@ class GpuSampler:
 
     def close(self) -> None:
         """Release the driver; the next sample initialises it anew."""
-        self._devices, self._events = {}, None
+        self._is_open, self._devices, self._events = False, {}, None
         self._stack.close()
 
     def _open(self) -> None:
@@ -117,13 +120,24 @@ class GpuSampler:
         with suppress(pynvml.NVMLError):
             self._events = pynvml.nvmlEventSetCreate()
             self._stack.callback(_quietly, pynvml.nvmlEventSetFree, self._events)
+        self._is_open = True
+
+    def _find_devices(self) -> None:
+        """Open the GPUs that are not open yet: one that gave a false answer gives another one."""
+        known = {device.index for device in self._devices.values()}
         for index in range(pynvml.nvmlDeviceGetCount()):
+            if index in known:
+                continue
             try:
-                device = _Device(pynvml.nvmlDeviceGetHandleByIndex(index))
+                device = _Device(pynvml.nvmlDeviceGetHandleByIndex(index), index)
             except pynvml.NVMLError as error:
+                if error.value in _DRIVER:
+                    raise
                 _log.debug("GPU %d is not sampled: NVML says %s", index, error)
                 continue
-            if self._wanted is not None and device.gpu_id not in self._wanted:
+            is_wanted = self._wanted is None or device.gpu_id in self._wanted
+            if not is_wanted or device.gpu_id in self._devices:
+                device.close()
                 continue
             self._devices[device.gpu_id] = device
             self._seen[device.gpu_id] = None
@@ -131,6 +145,8 @@ class GpuSampler:
             if self._events is not None:
                 with suppress(pynvml.NVMLError):
                     device.register(self._events)
+        if self._wanted is None and not self._seen:
+            raise GpuDiscoveryError("the NVIDIA driver finds no GPU that answers")
 
     def _samples(self, now: datetime, xids: dict[str, list[int]]) -> Iterator[GpuSample]:
         for gpu_id in self._seen:
@@ -165,9 +181,10 @@ class _Device:
         NVMLError: It does not answer.
     """
 
-    def __init__(self, handle: Any, parent: "_Device | None" = None) -> None:
+    def __init__(self, handle: Any, index: int, parent: "_Device | None" = None) -> None:
         self.handle = handle
-        self.gpu_id: str = pynvml.nvmlDeviceGetUUID(handle)
+        self.index = index
+        self.gpu_id = text_of(pynvml.nvmlDeviceGetUUID, handle)
         self._parent = parent
         self._never: set[tuple[object, ...]] = set()
         self._thresholds: tuple[float | None, float | None] | None = None
@@ -234,13 +251,16 @@ class _Device:
             return
         for index in range(self._ask(pynvml.nvmlDeviceGetMaxMigDeviceCount) or 0):
             handle = self._ask_each(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, index)
-            if handle is not None:
-                yield self._part(handle)._as_part(now)
+            part = None if handle is None else self._part(handle)
+            if part is not None:
+                yield part._as_part(now)
 
-    def _part(self, handle: Any) -> "_Device":
-        gpu_id: str = pynvml.nvmlDeviceGetUUID(handle)
+    def _part(self, handle: Any) -> "_Device | None":
+        gpu_id = self._ask_each(lambda _: text_of(pynvml.nvmlDeviceGetUUID, handle))
+        if gpu_id is None:
+            return None
         if gpu_id not in self._parts:
-            self._parts[gpu_id] = _Device(handle, self)
+            self._parts[gpu_id] = _Device(handle, self.index, self)
         return self._parts[gpu_id]
 
     def _as_part(self, now: datetime) -> GpuSample:

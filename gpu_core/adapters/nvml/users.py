@@ -7,7 +7,7 @@ from typing import Any
 
 import pynvml
 
-from gpu_core.adapters.nvml.driver import LOST, GpuDiscoveryError, nvml
+from gpu_core.adapters.nvml.driver import LOST, GpuDiscoveryError, nvml, text_of
 
 _logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def _by_gpu() -> Iterator[tuple[str, tuple[int, ...]]]:
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:
             device = pynvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = pynvml.nvmlDeviceGetUUID(device)
+            uuid = text_of(pynvml.nvmlDeviceGetUUID, device)
             pids = computing(device)
         except pynvml.NVMLError as error:
             _logger.debug("Who uses GPU %d is unknown: NVML says %s", index, error)

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from gpu_core.adapters.host.pod_resources import PodResourcesError, read_gpu_pods
 from gpu_core.adapters.nvml import DiscoveredGpu, GpuDiscoveryError, GpuSampler, discover_gpus
+from gpu_core.adapters.nvml.driver import DriverReplacedError
 from gpu_core.adapters.prometheus.server import MetricsServer
 from gpu_core.decisions.catalog.product_names import gpu_type_from_product_name
 from gpu_core.decisions.telemetry.metrics import MetricFamily
@@ -72,6 +73,8 @@ class NodeExporter:
         self._complaints: dict[str, str] = {}
         self._pause_s = _FIRST_PAUSE_S
         self._pods_at: datetime | None = None
+        self.is_outdated = False
+        """The driver was replaced and only a new process loads its library."""
 
     def families(self) -> list[MetricFamily]:
         """What is known at this moment; any thread may ask."""
@@ -87,6 +90,8 @@ class NodeExporter:
             self._say("GPUs", str(error))
             self._facts = replace(self._facts, samples=(), sampled_at=None, gpus={})
             pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, _LONGEST_PAUSE_S)
+            is_replaced = isinstance(error, DriverReplacedError)
+            self.is_outdated = is_replaced and pause_s == _LONGEST_PAUSE_S
             return pause_s
         self._say("GPUs", None)
         self._pause_s = _FIRST_PAUSE_S
@@ -134,7 +139,7 @@ def _facts_of(gpus: tuple[DiscoveredGpu, ...]) -> dict[str, GpuFacts]:
 def export(
     address: str, port: int, interval_s: float, pod_resources: Path | None, node: str = ""
 ) -> int:
-    """Sample and answer scrapes until SIGTERM or SIGINT.
+    """Sample and answer scrapes until SIGTERM or SIGINT; 1: until a new process has to do it.
 
     Raises:
         OSError: The address cannot be used.
@@ -150,7 +155,7 @@ def export(
     print(f"http://{address}:{server.port}/metrics", flush=True)
     stop.wait()
     server.close()
-    return 0
+    return int(exporter.is_outdated)
 
 
 def _sample(exporter: NodeExporter, stop: threading.Event) -> None:
@@ -161,4 +166,7 @@ def _sample(exporter: NodeExporter, stop: threading.Event) -> None:
         except Exception:
             _log.exception("The GPUs of this node are not sampled; the next try is in 5 minutes")
             pause_s = _LONGEST_PAUSE_S
+        if exporter.is_outdated:
+            _log.error("The exporter ends: a new one loads the library of the driver")
+            stop.set()
     exporter.close()

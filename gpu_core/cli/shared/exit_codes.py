@@ -27,7 +27,7 @@ MEANING_OF_1: Mapping[str, str] = {
     "prefect-gpu gpus free": "the system refused to free it",
     "prefect-gpu gpus preflight": "it has not passed, and stays held",
     "prefect-gpu gpus history": "the ledger's database cannot be read",
-    "prefect-gpu gpus export": "the address cannot be used",
+    "prefect-gpu gpus export": "the address cannot be used, or the driver was replaced",
     "prefect-gpu cost reconcile": "the ledger's database cannot be read or written",
     "prefect-gpu optimize": "the ledger's database cannot be read",
     "prefect-gpu optimize show": "the ledger's database cannot be read",

@@ -88,7 +88,7 @@ def test_without_the_driver_library_there_are_no_gpus(discover, tmp_path):
 def test_a_driver_that_fails_is_an_error_and_not_a_machine_without_gpus(discover):
     done = discover("init 18")  # the library is newer than the kernel module
     assert done.returncode == 1
-    assert "GpuDiscoveryError: the NVIDIA driver is installed and does not answer" in done.stderr
+    assert "DriverReplacedError: the NVIDIA driver is installed and does not answer" in done.stderr
     assert "nvidia-smi" in done.stderr
 
 

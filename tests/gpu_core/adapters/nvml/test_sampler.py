@@ -11,8 +11,11 @@ from tests.support.nvml_driver import driver_environment, gpu_lines
 # The library is loaded once for a whole process, so that each case gets a process of its own.
 PROGRAM = """
 import dataclasses, json, sys
+import pynvml
 from datetime import UTC, datetime, timedelta
 from gpu_core.adapters.nvml import GpuDiscoveryError, GpuSampler
+initialise, initialised = pynvml.nvmlInit, []
+pynvml.nvmlInit = lambda: initialised.append(initialise())
 sampler = GpuSampler(json.loads(sys.argv[1]))
 for line in sys.stdin:
     now = datetime(2026, 11, 1, tzinfo=UTC) + timedelta(seconds=float(line))
@@ -23,6 +26,7 @@ for line in sys.stdin:
     print(json.dumps(found, default=lambda v: sorted(v) if isinstance(v, frozenset) else str(v)))
     sys.stdout.flush()
 sampler.close()
+print(len(initialised))
 """
 
 BUSY = {
@@ -79,7 +83,7 @@ class Machine:
 
     def __init__(self, driver, path, lines, gpu_ids=None):
         self._path = path
-        path.write_text("".join(f"{line}\n" for line in lines))
+        path.write_text("".join(f"{line}\n" for line in lines), errors="surrogateescape")
         self._process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, json.dumps(gpu_ids)],
             env=driver_environment(driver, path),
@@ -109,8 +113,12 @@ class Machine:
         return {each.pop("gpu_id"): each for each in found if each.pop("at")}
 
     def close(self):
-        self._process.communicate()
-        return self._process.returncode
+        """How often the driver was initialised."""
+        if self._process.stdout.closed:
+            return None
+        rest, _ = self._process.communicate()
+        assert self._process.returncode == 0
+        return int(rest)
 
 
 @pytest.fixture
@@ -122,7 +130,8 @@ def machine(mock_driver, tmp_path):
         return machines[-1]
 
     yield start
-    assert [each.close() for each in machines] == [0] * len(machines)
+    for each in machines:
+        each.close()
 
 
 def test_a_sample_has_base_units(machine):
@@ -252,6 +261,35 @@ def test_a_driver_that_was_updated_is_an_error_until_it_works_again(machine):
     assert failed.startswith("the NVIDIA driver does not answer: ")
     assert still.startswith("the NVIDIA driver is installed and does not answer")
     assert watched.sample()["GPU-a"]["temperature_c"] == 51.0
+
+
+def test_a_replaced_driver_loses_no_gpu(machine):
+    """Its error stands for no GPU, also where it comes with the first question about one."""
+    watched = machine(*gpu_lines("GPU-a"), "lost GPU-a 18", gpu_ids=["GPU-a"])
+    assert watched.sample().startswith("the NVIDIA driver does not answer: ")
+
+
+def test_a_gpu_that_gave_a_false_answer_is_asked_again(machine):
+    """A person would have to free a GPU that counts as lost by one answer."""
+    watched = machine(*gpu_lines("GPU-a"), "lost GPU-a 999", gpu_ids=["GPU-a"])
+    before = watched.sample()
+    watched.remove("lost")
+    assert (before["GPU-a"]["is_lost"], watched.sample()["GPU-a"]["is_lost"]) == (True, False)
+
+
+def test_a_uuid_that_is_no_text_leaves_the_others_alone(machine):
+    watched = machine(*gpu_lines("GPU-\udcff"), *gpu_lines("GPU-b"))
+    assert list(watched.sample()) == ["GPU-b"]
+
+
+def test_a_machine_whose_gpus_are_gone_is_not_initialised_again_and_again(machine):
+    watched = machine("broken 15", gpu_ids=["GPU-a"])
+    assert [watched.sample()["GPU-a"]["is_lost"] for _ in range(3)] == [True] * 3
+    assert watched.close() == 1
+
+
+def test_a_driver_without_a_gpu_is_an_error(machine):
+    assert machine("broken 15").sample() == "the NVIDIA driver finds no GPU that answers"
 
 
 def test_a_mig_instance_has_a_sample_of_its_own(machine):

@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.nvml.driver import DriverReplacedError
+from gpu_core.cli.gpus.node_exporter import NodeExporter
 from gpu_core.cli.main import main
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.telemetry.health import Finding, Verdict
@@ -82,6 +84,25 @@ def test_what_is_not_held_is_refused_and_nothing_is_freed(held, capsys, typed):
 def test_an_exporter_refuses_what_it_cannot_do(option, value, capsys):
     assert main(["gpus", "export", option, value]) == 2
     assert option in capsys.readouterr().err
+
+
+class ReplacedDriver:
+    """A driver that was replaced while the exporter ran."""
+
+    def sample(self, now):
+        raise DriverReplacedError("the NVIDIA driver was replaced: mismatch")
+
+    def close(self):
+        pass
+
+
+def test_an_exporter_ends_when_only_a_new_process_loads_the_library_of_the_driver(caplog):
+    exporter = NodeExporter(1.0, sampler=ReplacedDriver(), discover=lambda: ())
+    seen = []
+    while not exporter.is_outdated:
+        seen.append(exporter.look(datetime.now(UTC)))
+    assert seen == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0]
+    assert caplog.text.count("The GPUs of this node are unknown: the NVIDIA driver was repl") == 1
 
 
 def test_the_last_minutes_of_gpus_are_shown(tmp_path, capsys):
