@@ -38,6 +38,7 @@ _WRONG_TYPES: Mapping[str, tuple[str, str | None]] = {
     "float_type": ("is not a number", "a number"),
     "list_type": ("is not a list", "a list"),
     "tuple_type": ("is not a list", "a list"),
+    "sequence_str": ("is not a list", "a list"),
     "int_from_float": ("is not a whole number", "a whole number"),
     "int_parsing": ("is not a whole number", "a whole number"),
     "int_parsing_size": ("is too large", "a number with fewer digits"),
@@ -275,7 +276,8 @@ def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
         case "is_instance_of":
             return _other_type(path, got, model, location)
         case "less_than":
-            return InvalidInput(path, "is too large", got=got, allowed=f"under {context['lt']:g}")
+            allowed = f"under {context['lt']:g}{_unit(model, location)}"
+            return InvalidInput(path, "is too large", got=got, allowed=allowed)
         case "too_long":
             allowed = f"{context['max_length']} at most"
             return InvalidInput(path, "has too many items", allowed=allowed)
@@ -284,11 +286,14 @@ def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
                 path, "has too few items", allowed=f"{context['min_length']} or more"
             )
         case "greater_than_equal":
-            return InvalidInput(path, "is too small", got=got, allowed=f"{context['ge']} or more")
+            allowed = f"{context['ge']}{_unit(model, location)} or more"
+            return InvalidInput(path, "is too small", got=got, allowed=allowed)
         case "greater_than":
-            return InvalidInput(path, "is too small", got=got, allowed=f"over {context['gt']:g}")
+            allowed = f"over {context['gt']:g}{_unit(model, location)}"
+            return InvalidInput(path, "is too small", got=got, allowed=allowed)
         case "less_than_equal":
-            return InvalidInput(path, "is too large", got=got, allowed=f"at most {context['le']}")
+            allowed = f"at most {context['le']}{_unit(model, location)}"
+            return InvalidInput(path, "is too large", got=got, allowed=allowed)
         case "string_pattern_mismatch":
             allowed = f"text of the form {context['pattern']}"
             return InvalidInput(path, "has a form that is not allowed", got=got, allowed=allowed)
@@ -308,6 +313,15 @@ def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
                 accepted += _range_of(model, location)
             remedy = _unquote(kind, got)
             return InvalidInput(path, problem, got=got, allowed=accepted, remedy=remedy)
+
+
+def _unit(model: type[BaseModel], location: Sequence[Any]) -> str:
+    """What the bounds of a field count: a person writes `1m` where they are in seconds."""
+    section = _model_at(model, location[:-1]) if location else None
+    if not (isinstance(section, type) and issubclass(section, BaseModel)):
+        return ""
+    names = (name for name, info in section.model_fields.items() if info.alias == location[-1])
+    return " s" if any(name.endswith("_s") for name in names) else ""
 
 
 def _form_of_mapping(annotation: Any) -> str:

@@ -128,7 +128,7 @@ def test_priority_of_queue(queue, want_points):
         ),
         pytest.param(
             {"version": 1, "checkpoints": {"interval": 0}},
-            "policy: checkpoints.interval is too small (got 0); allowed: 1 or more",
+            "policy: checkpoints.interval is too small (got 0); allowed: 1 s or more",
             id="an interval of nothing",
         ),
         pytest.param(

@@ -21,6 +21,42 @@ def test_an_address_is_taken_without_a_slash_at_the_end(url, want):
 
 
 @pytest.mark.parametrize(
+    ("section", "want"),
+    [
+        pytest.param(
+            {"telemetry": {"planning_window": "30s"}},
+            "telemetry.planning_window is too small (got '30s'); allowed: 60 s or more",
+            id="a window that is too short",
+        ),
+        pytest.param(
+            {"telemetry": {"planning_window": "2h"}},
+            "telemetry.planning_window is too large (got '2h'); allowed: at most 3600 s",
+            id="a window that is too long",
+        ),
+        pytest.param(
+            {"telemetry": {"history_days": 400}},
+            "telemetry.history_days is too large (got 400); allowed: at most 366",
+            id="days say their unit themselves",
+        ),
+        pytest.param(
+            {"idle": {"notify": "slack-webhook/gpu"}},
+            "idle.notify is not a list (got 'slack-webhook/gpu'); allowed: a list",
+            id="one block that is no list",
+        ),
+        pytest.param(
+            {"memory": {"action": "larger-gpu", "gpu_types": "h200"}},
+            "memory.gpu_types is not a list (got 'h200'); allowed: a list",
+            id="one type that is no list",
+        ),
+    ],
+)
+def test_what_is_typed_wrong_is_said_with_what_is_allowed(section, want):
+    with pytest.raises(InvalidInput) as refused:
+        parse_policy({"version": 1, **section})
+    assert want in str(refused.value)
+
+
+@pytest.mark.parametrize(
     "url",
     [
         pytest.param("prometheus:9090", id="no scheme"),

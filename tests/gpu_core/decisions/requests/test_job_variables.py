@@ -181,7 +181,7 @@ def test_everything_given():
             id="a duration in words",
         ),
         pytest.param(
-            {"max_duration": 0}, "max_duration is too small (got 0); allowed: 1 or more", id="0s"
+            {"max_duration": 0}, "max_duration is too small (got 0); allowed: 1 s or more", id="0s"
         ),
         pytest.param(
             {"preemptible": "no"},
