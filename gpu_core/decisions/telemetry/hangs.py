@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from gpu_core.decisions.model.units import format_duration
+from gpu_core.decisions.model.units import count, format_duration
 from gpu_core.decisions.telemetry.activity import (
     ACTIVE_BYTES_PER_S,
     ACTIVE_CORES,
@@ -128,6 +128,8 @@ class RankState:
     level: WorkLevel = WorkLevel()
     stack: str = ""
     """Of its threads; empty: not taken."""
+    ranks: int = 1
+    """How many the run has; those of other pods do not report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +258,7 @@ def find_hang(
         kind=kind,
         ranks=tuple(rank.rank for rank in faulty),
         since=since,
-        text=_text(kind, faulty, going, since, now),
+        text=_text(kind, faulty, going, max(rank.ranks for rank in ranks) - len(ranks), now),
     )
 
 
@@ -355,10 +357,11 @@ def _text(
     kind: HangKind,
     faulty: Sequence[RankState],
     going: Sequence[RankState],
-    since: datetime,
+    unknown: int,
     now: datetime,
 ) -> str:
     first = faulty[0]
+    since = max(rank.progressed_at for rank in faulty)
     who = _names(faulty)
     parts = [
         f"No progress for {format_duration((now - since).total_seconds())} after step "
@@ -366,7 +369,10 @@ def _text(
     ]
     waiting = len(going) - len(faulty)
     if waiting:
-        parts.append(f"{waiting} other ranks wait for it")
+        wait = "waits" if waiting == 1 else "wait"
+        parts.append(f"{count(waiting, 'other rank')} {wait} for it")
+    elif unknown > 0:
+        parts.append(f"of {count(unknown, 'other rank')}, which may be at fault, nothing is known")
     if first.median_step_s is not None:
         parts.append(f"its steps took {first.median_step_s:.3g} s")
     load = first.load

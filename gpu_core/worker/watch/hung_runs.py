@@ -213,6 +213,7 @@ def _rank(
         phase=report.phase,
         load=load,
         level=level,
+        ranks=report.ranks,
     )
 
 

@@ -275,6 +275,25 @@ def test_the_sentence_names_rank_node_gpu_and_signals():
     )
 
 
+@pytest.mark.parametrize(
+    ("ranks", "steps", "want"),
+    [
+        pytest.param(2, (145, 145), "rank 1 on", id="all report"),
+        pytest.param(
+            *(4, (145, 145)),
+            "of 2 other ranks, which may be at fault, nothing is known",
+            id="those of another pod do not",
+        ),
+        pytest.param(4, (145, 144), "1 other rank waits for it", id="one of those here is behind"),
+    ],
+)
+def test_ranks_that_do_not_report_are_not_cleared(ranks, steps, want):
+    known = [replace(RANK, rank=n, steps=done, ranks=ranks) for n, done in enumerate(steps)]
+    text = find_hang(known, None, SIX_MINUTES).text
+    assert want in text
+    assert ("nothing is known" in text) is ("nothing is known" in want)
+
+
 def test_a_run_without_reports_is_never_hung():
     assert find_hang([], None, SIX_MINUTES) is None
 
