@@ -94,7 +94,8 @@ class NextAttempts:
                     shape=workload.shape._replace(avoided_nodes=frozenset(avoided)),
                     avoided_until=min(avoided.values()),
                 )
-            hold = spent_hold(workload, attempts, self._policy, view.now)
+            grace_s = view.policy.preemption.grace_period_s
+            hold = spent_hold(workload, attempts, self._policy, grace_s, view.now)
             workload = _held_back(workload, hold)
         return workload
 

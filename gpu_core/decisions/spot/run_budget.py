@@ -1,13 +1,13 @@
 """The budget of one run: may it begin, may it continue, and how far has it come?"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from math import ceil
 from typing import NamedTuple
 
 from gpu_core.decisions.costs.usage import US_PER_S, sum_usage
 from gpu_core.decisions.costs.usage_cost import Held, usage_for, usage_until
-from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.units import format_duration, format_usd
@@ -86,7 +86,8 @@ def refusal(workload: Workload, view: CapacityView) -> str | None:
     """Why should a run be refused that has just been submitted? None: it should not.
 
     Its budget cannot hold even without any interruption, on the cheapest GPUs that it could use; or
-    its deadline has passed. What has no price, or no known run time, is not refused for money.
+    its deadline has passed. What has no price, or no known run time, and a run of a sweep are not
+    refused for money.
     """
     due = workload.deadline_at
     if due is not None and due <= workload.submitted_at:
@@ -109,6 +110,8 @@ def refusal(workload: Workload, view: CapacityView) -> str | None:
 def _undisturbed(workload: Workload, view: CapacityView) -> CapacityState | None:
     """The run as if nothing ever disturbed it: what it costs at least. None: unknown."""
     budget, estimate = workload.budget_micro_usd, workload.run_time
+    if workload.group is not None:
+        return None  # a sweep gives its runs the dollars of a part of their work, and then more
     if budget is None or estimate is None or estimate.source is RunTimeSource.LIMIT:
         return None
     prices = view.lowest_prices(workload)
@@ -132,14 +135,21 @@ def _undisturbed(workload: Workload, view: CapacityView) -> CapacityState | None
 
 
 def spent_hold(
-    workload: Workload, attempts: Iterable[Attempt], policy: CapacityPolicy, now: datetime
+    workload: Workload,
+    attempts: Sequence[Attempt],
+    policy: CapacityPolicy,
+    grace_s: float,
+    now: datetime,
 ) -> Hold | None:
-    """What keeps a run from its next attempt, if its budget is used up and the policy stops it?"""
+    """What keeps a run from its next attempt, if its budget is used up and the policy stops it?
+
+    A run that its budget has stopped had a little left: where it ran it would be stopped at once.
+    """
     budget = workload.budget_micro_usd
     if budget is None or policy.at_budget == "continue":
         return None
     spent = spent_micro_usd(attempts, now)
-    if spent < budget:
+    if spent < budget and not _is_stopped_again(attempts, budget, policy, grace_s, now):
         return None
     return Hold(
         reason=Reason.BUDGET_EXCEEDED,
@@ -147,3 +157,18 @@ def spent_hold(
         f"{format_usd(budget)}.",
         resolution=f"{_REMEDY}; it resumes from its newest checkpoint.",
     )
+
+
+def _is_stopped_again(
+    attempts: Sequence[Attempt],
+    budget_micro_usd: int,
+    policy: CapacityPolicy,
+    grace_s: float,
+    now: datetime,
+) -> bool:
+    if not attempts or attempts[-1].end_reason is not EndReason.BUDGET_SPENT:
+        return False
+    used = budget_use(
+        attempts, budget_micro_usd=budget_micro_usd, grace_s=grace_s, policy=policy, now=now
+    )
+    return used.stage is BudgetStage.STOP

@@ -1,5 +1,6 @@
 """The budget of one run, from its submission to its last dollar."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -84,6 +85,7 @@ def submitted(budget_usd, hours=10.0, source=RunTimeSource.STATED, **fields):
             submitted(35, capacity_type="on-demand"), (SPOT, STEADY), "OverBudget", id="its wish"
         ),
         pytest.param(submitted(None), (STEADY,), None, id="no budget"),
+        pytest.param(submitted(1, group="lr"), (SPOT, STEADY), None, id="a rung of a sweep"),
         pytest.param(submitted(1, source=RunTimeSource.LIMIT), (STEADY,), None, id="unknown time"),
         pytest.param(submitted(29, gpus=2), (SPOT,), "OverBudget", id="two GPUs"),
         pytest.param(
@@ -127,3 +129,19 @@ def test_a_spent_run_does_not_begin_again(budget_usd, at_budget, is_held):
     if hold is not None:
         assert hold.reason == Reason.BUDGET_EXCEEDED
         assert "have cost $2.00, and its budget is $2.00" in hold.summary
+
+
+@pytest.mark.parametrize(
+    ("reason", "budget_usd", "is_held"),
+    [
+        pytest.param(EndReason.BUDGET_SPENT, 2.02, True, id="stopped just below its budget"),
+        pytest.param(EndReason.BUDGET_SPENT, 2.1, False, id="with a higher budget"),
+        pytest.param(EndReason.PREEMPTED, 2.02, False, id="stopped for another reason"),
+    ],
+)
+def test_a_run_that_its_budget_has_stopped_waits_for_a_higher_one(reason, budget_usd, is_held):
+    """The minute until the next poll and 120 s of grace cost $0.05."""
+    policy = make_policy(preemption={"grace_period": "120s"})
+    asking = NextAttempts(CapacityView((STEADY,), policy, at(1)))
+    hold = asking.of(submitted(budget_usd), [replace(BEFORE, end_reason=reason)]).hold
+    assert (hold is not None) is is_held
