@@ -6,11 +6,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mlflow import MlflowClient
 from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from gpu_core.runtime import checkpointing, micro_batch
+from gpu_core.runtime.tracking import tracked_run
 from tests.end_to_end import chaos_body
 
 
@@ -38,6 +40,22 @@ def count_until_released(folder: str) -> int:
                 ckpt.save(number)
             time.sleep(0.02)  # the pace of the work, not a wait for something
     Path(folder, "ended").write_text(str(number))
+    return number
+
+
+@flow
+def train_in_a_sweep(folder: str, skill: float) -> int:
+    """Count, saving now and then, until a file of this skill says so; log the skill once."""
+    release = Path(folder, f"release-{skill}")
+    with tracked_run() as run, checkpointing() as ckpt:
+        number = ckpt.restore(0)
+        MlflowClient().log_metric(run.info.run_id, "accuracy", skill)
+        Path(folder, f"began-{skill}-{os.environ['PREFECT_GPU_ATTEMPT']}").write_text(str(number))
+        while not release.exists():
+            number += 1
+            if ckpt.due():
+                ckpt.save(number)
+            time.sleep(0.02)  # the pace of the work, not a wait for something
     return number
 
 

@@ -36,6 +36,8 @@ class PackagedDeployment:
     """Its schedule waits until a person activates it: it needs credentials that not all have."""
     pool_type: str | None = None
     """None: any."""
+    concurrency_limit: int | None = None
+    """How many of its runs may be active at the same time; None: any number."""
 
     @property
     def entrypoint(self) -> str:
@@ -114,6 +116,16 @@ PACKAGED_DEPLOYMENTS = (
         description="Make inference cheaper step by step: batch size, precision, GPU type.",
         tags=("gpu", "experiment"),
         job_variables=_ONE_GPU,
+    ),
+    PackagedDeployment(
+        module="gpu_core.flows.run_sweep",
+        function="run_sweep",
+        name="by-dollars",
+        description="Give the best trials of a sweep more dollars, and park the others.",
+        tags=("gpu", "experiment"),
+        job_variables={"gpu_count": 0, "team": "platform", "project": "gpu-experiments"},
+        # Two passes at once could give the same dollars twice.
+        concurrency_limit=1,
     ),
     PackagedDeployment(
         module="gpu_core.flows.refresh_catalog",
@@ -247,4 +259,5 @@ async def _create(
         parameters=parameters,
         job_variables=dict(packaged.job_variables),
         enforce_parameter_schema=True,
+        concurrency_limit=packaged.concurrency_limit,
     )

@@ -81,6 +81,8 @@ class SweepRun:
     """The metric at each rung that it has reached, the first one first; None: it has none there."""
     is_over: bool = False
     """It completed, failed or was cancelled: more dollars have no effect."""
+    is_kept: bool = False
+    """A person has said that it goes on, whatever its metric."""
 
     def __post_init__(self) -> None:
         """Refuse a run that reached what it has no dollars for."""
@@ -131,8 +133,9 @@ class SweepDecision:
 def sweep_step(plan: SweepPlan, runs: Sequence[SweepRun], places: int) -> SweepDecision:
     """Which runs of the sweep get more dollars now, and which are parked?
 
-    Higher rungs come first; a run without a metric is never promoted. Nothing is granted beyond
-    the sweep's budget; where the first in turn does not fit, no later one is taken instead.
+    Higher rungs come first; a run without a metric is promoted only if a person keeps it. Nothing
+    is granted beyond the sweep's budget; where the first in turn does not fit, no later one is
+    taken instead.
     What is decided depends on the runs and not on their order.
 
     Args:
@@ -173,15 +176,13 @@ def sweep_step(plan: SweepPlan, runs: Sequence[SweepRun], places: int) -> SweepD
     )
 
 
-def metric_at(points: Sequence[tuple[int, float]], micro_usd: int) -> float | None:
-    """Which value had the metric when the run had cost so much? None: none by then.
-
-    Args:
-        points: What the run had cost, and the metric then; in order of the dollars.
-        micro_usd: What counts: a later value is not looked at, whatever it is.
-    """
-    known = [value for spent, value in points if spent <= micro_usd and math.isfinite(value)]
-    return known[-1] if known else None
+def budget_after(plan: SweepPlan, run: SweepRun, step: SweepStep) -> int:
+    """What may this run cost in all after this step? In micro-USD; 0: nothing."""
+    if step is SweepStep.START:
+        return plan.rung_micro_usd(0)
+    if run.granted is None:
+        return 0
+    return plan.rung_micro_usd(run.granted + (step is SweepStep.PROMOTE))
 
 
 def _unchanged(run: SweepRun) -> SweepStep:
@@ -222,7 +223,8 @@ def _best_left(plan: SweepPlan, runs: Sequence[SweepRun], rung: int) -> list[Swe
     if plan.waits_for_rung:
         count = max(count, 1)
     top = _ranked(plan, runs, rung)[:count]
-    return [run for run in top if run.granted == rung and not run.is_over]
+    kept = [run for run in runs if run.is_kept and run.has_reached(rung) and run not in top]
+    return [run for run in (*top, *kept) if run.granted == rung and not run.is_over]
 
 
 def _has_settled(plan: SweepPlan, runs: Sequence[SweepRun], rung: int) -> bool:

@@ -54,8 +54,21 @@ def test_flows_with_a_policy_get_the_one_that_setup_knows() -> None:
     server = Server()
     have(server, POLICY)
     with_policy = {name for name in server.deployments if server.parameters(name)}
-    assert with_policy == {"close-month/monthly", "report-cost/nightly", "propose-savings/nightly"}
+    assert with_policy == {
+        "close-month/monthly",
+        "report-cost/nightly",
+        "propose-savings/nightly",
+        "run-sweep/by-dollars",
+    }
     assert {server.parameters(name)["policy"] for name in with_policy} == {str(POLICY)}
+
+
+def test_one_pass_of_a_sweep_runs_at_a_time() -> None:
+    server = Server()
+    have(server, POLICY)
+    limits = {name: each.concurrency_limit for name, each in server.deployments.items()}
+    assert limits.pop("run-sweep/by-dollars") == 1
+    assert set(limits.values()) == {None}
 
 
 @pytest.mark.parametrize(
@@ -97,6 +110,6 @@ def test_a_policy_that_has_moved_is_said_and_not_overwritten(
     capsys.readouterr()
     have(server, policy)
     said = [line for line in capsys.readouterr().out.splitlines() if line.split()[0] == "!"]
-    assert len(said) == 3
+    assert len(said) == 4
     assert all("no file here" in line for line in said)
     assert server.parameters("close-month/monthly") != {"policy": str(policy)}

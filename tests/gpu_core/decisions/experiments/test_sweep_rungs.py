@@ -14,8 +14,8 @@ from gpu_core.decisions.experiments.sweep_rungs import (
     SweepPlan,
     SweepRun,
     SweepStep,
+    budget_after,
     lost_chance,
-    metric_at,
     sweep_step,
 )
 from gpu_core.decisions.model.errors import InvalidInput
@@ -245,18 +245,25 @@ def test_a_run_that_spent_more_than_its_rung_counts_with_what_it_spent() -> None
     assert (decided.is_spent, decided.granted_micro_usd) == (True, 45)
 
 
+def test_a_run_that_a_person_keeps_is_promoted_whatever_its_metric() -> None:
+    runs = [reached(name, metric) for name, metric in (("a", 0.9), ("b", 0.5), ("c", 0.1))]
+    kept = [*runs, replace(reached("d", None), is_kept=True)]
+    for those, want in ((runs, {"a"}), (kept, {"a", "d"})):
+        steps = sweep_step(PLAN, those, 9).steps
+        assert {name for name, step in steps.items() if step is SweepStep.PROMOTE} == want
+
+
 @pytest.mark.parametrize(
-    ("micro_usd", "want"),
+    ("run", "step", "want"),
     [
-        pytest.param(9, None, id="before the first value"),
-        pytest.param(10, 0.1, id="at the first value"),
-        pytest.param(29, 0.2, id="a later and better value does not count"),
-        pytest.param(99, 0.3, id="what is no number does not count"),
+        pytest.param(waiting(1)[0], SweepStep.WAIT, 0, id="none before it starts"),
+        pytest.param(waiting(1)[0], SweepStep.START, 10, id="the first rung at its start"),
+        pytest.param(reached("a", 1.0), SweepStep.PARK, 10, id="what it had, parked"),
+        pytest.param(reached("a", 1.0), SweepStep.PROMOTE, 30, id="the next rung, promoted"),
     ],
 )
-def test_the_metric_is_that_of_equal_dollars(micro_usd: int, want: float | None) -> None:
-    points = [(10, 0.1), (20, 0.2), (30, 0.3), (40, float("nan"))]
-    assert metric_at(points, micro_usd) == want
+def test_what_a_run_may_cost_after_a_step(run: SweepRun, step: SweepStep, want: int) -> None:
+    assert budget_after(PLAN, run, step) == want
 
 
 def test_the_chance_of_a_loss_is_one_half_where_the_prediction_meets_the_best() -> None:

@@ -1,0 +1,252 @@
+"""Run a sweep by dollars, pass by pass: read, decide, give dollars, publish, and end until then."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+from uuid import UUID
+
+from mlflow import MlflowClient
+from prefect import flow, get_run_logger, task
+from prefect.artifacts import create_markdown_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import FlowRun
+from prefect.runtime import flow_run
+from prefect.utilities.asyncutils import run_coro_as_sync
+from pydantic import Field
+
+from gpu_core.adapters.files.policy_file import policy_or_default
+from gpu_core.adapters.ledger.source import open_to_read
+from gpu_core.adapters.mlflow.metric_history import read_metric
+from gpu_core.adapters.prefect import sweeps
+from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
+from gpu_core.decisions.experiments.sweep_checks import (
+    places_for,
+    refuse_other_sweep,
+    refuse_policy,
+    sweep_problem,
+)
+from gpu_core.decisions.experiments.sweep_page import is_over, sweep_page, sweep_sentence
+from gpu_core.decisions.experiments.sweep_request import SweepRequest, sweep_request
+from gpu_core.decisions.experiments.sweep_rungs import (
+    Goal,
+    SweepDecision,
+    SweepRun,
+    SweepStep,
+    budget_after,
+    sweep_step,
+)
+from gpu_core.decisions.experiments.sweep_trials import (
+    SweepTrial,
+    budget_micro_usd,
+    needs_resumption,
+    sweep_run,
+)
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.units import format_usd
+
+
+class Sweep(NamedTuple):
+    """A sweep as one pass has found it."""
+
+    deployment_id: UUID
+    ledger_url: str
+    flow_runs: dict[str, FlowRun]
+    """The trials that have started, by their keys."""
+
+
+@flow(name="run-sweep")
+def run_sweep(
+    name: str,
+    deployment: str,
+    metric: str,
+    budget_usd: float,
+    first_rung_usd: float,
+    grid: dict[str, list[Any]] | None = None,
+    trials: list[dict[str, Any]] | None = None,
+    rungs: int = 3,
+    reduction: int = 3,
+    goal: Goal = Goal.HIGHER,
+    waits_for_rung: bool = False,
+    keep: Sequence[int] = (),
+    parallel: int = 4,
+    every_s: Annotated[int, Field(ge=1)] = 600,
+    pool: str | None = None,
+    policy: Path | None = None,
+) -> None:
+    """Give the best trials of a sweep more dollars at equal dollars, and park the others.
+
+    Each run of this flow is one pass, and schedules the next one until nothing changes any more. A
+    pass that dies is run again: what has started is not started twice. The newest pass decides, so
+    that a sweep continues with another budget, more trials or other trials to keep under its name.
+
+    Args:
+        name: The sweep's: lower-case letters, digits and hyphens.
+        deployment: `flow/deployment` of the trials; its flow saves checkpoints and logs the metric.
+        metric: In MLflow, by which trials are compared.
+        budget_usd: Of all trials together.
+        first_rung_usd: What a trial may cost before it is compared for the first time.
+        grid: Parameters of the flow with their values; every combination is a trial.
+        trials: The parameters of each trial; this or `grid`.
+        rungs: How often a trial is compared at most, each time at `reduction` times the dollars.
+        reduction: The number of trials of which one is promoted.
+        goal: Whether higher or lower values of the metric are better.
+        waits_for_rung: Compare only when all trials of a rung have reached it.
+        keep: Numbers of trials, from 1, that are promoted whatever their metric.
+        parallel: How many trials have dollars to spend at the same time.
+        every_s: Seconds until the next pass, 1 or more.
+        pool: The work pool whose ledger is read; by default that of the deployment.
+        policy: The file of the policy in force; by default the policy without a file.
+
+    Raises:
+        InvalidInput: A parameter cannot be used, or the trials keep no checkpoints, have no price
+            or no such metric; no trial was given dollars.
+        LedgerError: The ledger cannot be read, or is of another version.
+        MlflowException: MLflow cannot be reached; the next pass is scheduled.
+        RuntimeError: Another pass of the sweep runs.
+    """
+    refuse_policy(policy_or_default(policy))
+    request = sweep_request(
+        name=name,
+        deployment=deployment,
+        metric=metric,
+        budget_usd=budget_usd,
+        first_rung_usd=first_rung_usd,
+        grid=grid,
+        trials=trials,
+        rungs=rungs,
+        reduction=reduction,
+        goal=goal,
+        waits_for_rung=waits_for_rung,
+        keep=keep,
+        parallel=parallel,
+    )
+    own_id = UUID(str(flow_run.id))
+    if not run_coro_as_sync(claim(name, own_id)):
+        get_run_logger().info("A newer pass of the sweep %s decides", name)
+        return
+    try:
+        continues = one_pass(request, pool)
+    except InvalidInput:
+        raise  # a person has to correct it
+    except Exception:
+        run_coro_as_sync(schedule_next(name, own_id, every_s))
+        raise
+    if continues:
+        run_coro_as_sync(schedule_next(name, own_id, every_s))
+
+
+def one_pass(request: SweepRequest, pool: str | None) -> bool:
+    """Read, decide, give dollars and publish. Returns whether the sweep continues.
+
+    Raises:
+        InvalidInput: The sweep cannot continue; the page says why.
+    """
+    found: Sweep = run_coro_as_sync(read_sweep(request, pool))
+    trials, metric_names = read_trials(request, found)
+    now = datetime.now(UTC)
+    runs = [sweep_run(request.plan, trial, now) for trial in trials]
+    decided = sweep_step(request.plan, runs, places_for(request, trials))
+    problem = sweep_problem(request, trials, metric_names)
+    if problem is None:
+        run_coro_as_sync(give_dollars(request, found, trials, runs, decided))
+    publish_sweep(request.artifact_key, sweep_page(request, trials, runs, decided, problem))
+    if problem is not None:
+        raise problem
+    get_run_logger().info("%s", sweep_sentence(request, trials, runs, decided))
+    return not is_over(decided)
+
+
+async def read_sweep(request: SweepRequest, pool: str | None) -> Sweep:
+    """The sweep in Prefect.
+
+    Raises:
+        InvalidInput: There is no such deployment, it has no ledger, or the sweep is another one.
+    """
+    async with get_client() as client:
+        deployment = await sweeps.read_deployment(client, request.deployment)
+        runs = await sweeps.read_trials(client, request.name)
+    refuse_other_sweep(
+        request,
+        {key: run.parameters for key, run in runs.items()},
+        is_same_deployment=all(run.deployment_id == deployment.id for run in runs.values()),
+    )
+    url = await pool_ledger_url(pool or deployment.work_pool_name, str(flow_run.id))
+    return Sweep(deployment.id, url, runs)
+
+
+def read_trials(
+    request: SweepRequest, found: Sweep
+) -> tuple[tuple[SweepTrial, ...], frozenset[str]]:
+    """The trials with their dollars and their metric, and the names of all their metrics."""
+    # After Prefect: a run that a person has resumed meanwhile has an open attempt.
+    with open_to_read(found.ledger_url) as ledger:
+        attempts = ledger.attempts_of(str(run.id) for run in found.flow_runs.values())
+    client, names, trials = MlflowClient(), frozenset[str](), []
+    for number, parameters in enumerate(request.trials, start=1):
+        is_kept = number in request.kept
+        trial = SweepTrial(number=number, parameters=parameters, is_kept=is_kept)
+        run = found.flow_runs.get(request.key(parameters))
+        if run is not None:
+            run_id = str(run.id)
+            history = read_metric(client, run_id, request.metric)
+            names |= history.names
+            trial = replace(
+                trial,
+                flow_run_id=run_id,
+                state_type=None if run.state_type is None else run.state_type.value,
+                message=None if run.state is None else run.state.message,
+                budget_micro_usd=budget_micro_usd(sweeps.budget_of(run)),
+                attempts=attempts[run_id],
+                points=history.points,
+            )
+        trials.append(trial)
+    return tuple(trials), names
+
+
+async def give_dollars(
+    request: SweepRequest,
+    found: Sweep,
+    trials: Sequence[SweepTrial],
+    runs: Sequence[SweepRun],
+    decided: SweepDecision,
+) -> None:
+    """Start and resume what was decided. A budget is raised before its run may spend it."""
+    async with get_client() as client:
+        for trial, run in zip(trials, runs, strict=True):
+            step, key = decided.steps[trial.trial_id], request.key(trial.parameters)
+            budget = budget_after(request.plan, run, step)
+            if step is SweepStep.START:
+                await sweeps.start_trial(
+                    client,
+                    found.deployment_id,
+                    sweep=request.name,
+                    key=key,
+                    name=f"{request.name}-{trial.number}",
+                    parameters=trial.parameters,
+                    budget_micro_usd=budget,
+                )
+            if needs_resumption(trial, step):
+                why = f"The sweep {request.name} resumes it up to {format_usd(budget)}"
+                await sweeps.resume_trial(client, found.flow_runs[key], budget, why)
+
+
+async def claim(sweep: str, own_id: UUID) -> bool:
+    """Does this pass decide for the sweep?"""
+    async with get_client() as client:
+        return await sweeps.claim_pass(client, sweep, own_id)
+
+
+async def schedule_next(sweep: str, own_id: UUID, every_s: int) -> None:
+    """Schedule the next pass."""
+    async with get_client() as client:
+        at = datetime.now(UTC) + timedelta(seconds=every_s)
+        await sweeps.schedule_pass(client, sweep, own_id, at)
+
+
+@task(cache_policy=NO_CACHE)
+def publish_sweep(key: str, page: str) -> None:
+    """Publish the page where people look."""
+    create_markdown_artifact(page, key=key, description="A sweep by dollars")

@@ -1,0 +1,41 @@
+"""A metric of a flow run over time."""
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from mlflow import MlflowClient
+
+from gpu_core.adapters.mlflow.cost import own_runs
+from gpu_core.decisions.experiments.sweep_trials import MetricPoint
+
+
+class MetricHistory(NamedTuple):
+    """What MLflow has of a flow run."""
+
+    points: tuple[MetricPoint, ...]
+    """The oldest first."""
+    names: frozenset[str]
+    """Of all metrics that it has."""
+
+
+def read_metric(client: MlflowClient, flow_run_id: str, metric: str) -> MetricHistory:
+    """Which values has this metric had in the MLflow run of a flow run?
+
+    None where it has no MLflow run.
+
+    Raises:
+        MlflowException: MLflow cannot be reached, or refuses.
+    """
+    found = own_runs(client, flow_run_id)
+    if not found:
+        return MetricHistory((), frozenset())
+    names = frozenset(found[0].data.metrics)
+    if metric not in names:
+        return MetricHistory((), names)
+    history = client.get_metric_history(found[0].info.run_id, metric)
+    ordered = sorted(history, key=lambda point: (point.timestamp, point.step))
+    points = (
+        MetricPoint(datetime.fromtimestamp(point.timestamp / 1000, UTC), point.value)
+        for point in ordered
+    )
+    return MetricHistory(tuple(points), names)
