@@ -1,6 +1,6 @@
 """Propose changes that save money: read the ledger, decide, record, publish."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -23,7 +23,12 @@ from gpu_core.decisions.catalog import DEFAULT_CATALOG
 from gpu_core.decisions.catalog.offerings import combined
 from gpu_core.decisions.optimization.period import Period
 from gpu_core.decisions.optimization.proposal import Proposal
-from gpu_core.decisions.optimization.records import is_new, proposed
+from gpu_core.decisions.optimization.records import (
+    ProposalRecord,
+    declined_lately,
+    is_new,
+    proposed,
+)
 from gpu_core.decisions.optimization.savings_report import ARTIFACT_KEY, savings_page
 from gpu_core.decisions.optimization.target import Before, Target, is_set
 
@@ -66,11 +71,21 @@ def propose_savings(
             with_generated=with_generated,
         )
         targets: Targets = run_coro_as_sync(read_targets(found.proposals))
-        record_new(ledger, found.proposals, targets, now)
+        declined = declined_of(found.proposals, read_proposals(ledger), now)
+        asked = [each for each in found.proposals if each.proposal_id not in declined]
+        record_new(ledger, asked, targets, now)
         records = read_proposals(ledger)
     missing = [p.proposal_id for p in found.proposals if targets[p.deployment] is None]
-    publish_savings(savings_page(found, records.values(), missing))
-    get_run_logger().info("%d changes are proposed", len(found.proposals))
+    publish_savings(savings_page(found, records.values(), missing, declined))
+    get_run_logger().info("%d changes are proposed", len(asked))
+
+
+def declined_of(
+    proposals: Sequence[Proposal], known: Mapping[str, ProposalRecord], now: datetime
+) -> dict[str, ProposalRecord]:
+    """The answers of people that still count, by the id of the proposal."""
+    answers = {each.proposal_id: declined_lately(each, known.values(), now) for each in proposals}
+    return {name: answer for name, answer in answers.items() if answer is not None}
 
 
 def record_new(

@@ -5,23 +5,29 @@ from datetime import UTC, datetime
 from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.utilities.asyncutils import run_coro_as_sync
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.proposals import append_records, read_proposals
 from gpu_core.adapters.ledger.source import open_to_read
+from gpu_core.adapters.prefect.deployments import read_target
 from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
 from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import Provenance
+from gpu_core.decisions.optimization.changes import Done, apply_step
 from gpu_core.decisions.optimization.records import (
     ProposalRecord,
+    applied,
     is_due,
+    is_unfinished,
     measured_until,
     verified,
 )
 from gpu_core.decisions.optimization.run_facts import run_facts
 from gpu_core.decisions.optimization.savings_report import record_section
+from gpu_core.decisions.optimization.target import Target
 from gpu_core.decisions.optimization.verification import (
     Verdict,
     verification_sentence,
@@ -48,11 +54,31 @@ def verify_savings(now: datetime | None = None, pool: str | None = None) -> None
     now = now or datetime.now(UTC)
     url: str = run_coro_as_sync(pool_ledger_url(pool, flow_run.id))
     with open_to_read(url) as ledger:
+        finish_begun(ledger)
         for record in read_proposals(ledger).values():
             if is_due(record, now):
                 measure(ledger, record, now)
         records = read_proposals(ledger)
     publish_score(f"# Savings, measured\n\n{record_section(records.values())}\n")
+
+
+def finish_begun(ledger: Ledger) -> None:
+    """Record changes as applied whose flow has died between the change and its record."""
+    known = read_proposals(ledger)
+    for record in known.values():
+        if not is_unfinished(record):
+            continue
+        target = run_coro_as_sync(find_target(record.proposal.deployment))
+        now = datetime.now(UTC)
+        if isinstance(apply_step(record, target, known.values(), now), Done):
+            append_records(ledger, applied(record, now))
+            get_run_logger().info("%s was applied by a flow that died", record.proposal.proposal_id)
+
+
+async def find_target(name: str) -> Target | None:
+    """The deployment as it is; None: it is gone."""
+    async with get_client() as client:
+        return await read_target(client, name)
 
 
 def measure(ledger: Ledger, record: ProposalRecord, now: datetime) -> None:

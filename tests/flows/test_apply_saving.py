@@ -24,6 +24,7 @@ from pydantic import SecretStr
 from blocks.usage_ledger import UsageLedger
 from flows import apply_saving as apply_module
 from flows.apply_saving import apply_saving
+from flows.verify_savings import verify_savings
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.proposals import append_records, read_proposal
 from gpu_core.adapters.prefect.deployments import read_target
@@ -351,16 +352,19 @@ def dies(*_: object) -> None:
     raise OSError("the ledger is gone")
 
 
-def test_a_flow_that_dies_after_the_change_can_be_finished_or_undone(
-    case: Case, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_nightly", [False, True], ids=["again", "the nightly verification"])
+def test_a_flow_that_dies_after_the_change_is_finished(
+    case: Case, monkeypatch: pytest.MonkeyPatch, is_nightly: bool
 ) -> None:
     run = case.start()
     with monkeypatch.context() as patched:
         patched.setattr(apply_module, "applied", dies)
         case.answer(run, APPROVE)
     assert (case.variables, case.record.applied_at) == (AFTER, None)
-    again = case.start()
-    assert case.state(again).startswith("Completed")
+    if is_nightly:
+        verify_savings()
+    else:
+        assert case.state(case.start()).startswith("Completed")
     assert case.record.state is ProposalState.APPLIED
 
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -75,6 +75,9 @@ class ProposalRecord:
         return ProposalState.APPROVED if self.is_approved else ProposalState.DECLINED
 
 
+DECLINED_FOR = timedelta(days=90)
+"""For how long a person's refusal of a change counts: a quarter, over which budgets are made."""
+
 _OPEN = frozenset({ProposalState.PROPOSED, ProposalState.NOT_APPLIED})
 """In these states a proposal gets another version when its deployment has changed."""
 
@@ -89,6 +92,49 @@ def is_new(known: ProposalRecord | None, before: Before) -> bool:
     if known is None:
         return True
     return known.state in _OPEN and known.before != before
+
+
+def declined_lately(
+    proposal: Proposal, known: Iterable[ProposalRecord], now: datetime
+) -> ProposalRecord | None:
+    """Which answer of a person still counts against this change? None: none does.
+
+    The same change has another id each month. Declined once, it is not proposed for
+    `DECLINED_FOR`, unless its saving is at least more than it was then at most.
+
+    Args:
+        proposal: What is found now.
+        known: All proposals with their state.
+        now: The moment that counts.
+    """
+    declined = [
+        record
+        for record in known
+        if record.state is ProposalState.DECLINED
+        and record.decided_at is not None
+        and now < record.decided_at + DECLINED_FOR
+        and _is_same_change(record.proposal, proposal)
+    ]
+    if not declined:
+        return None
+    newest = max(declined, key=lambda record: (record.decided_at, record.version))
+    if newest.proposal.proposal_id == proposal.proposal_id:
+        return newest
+    then = newest.proposal.saving
+    is_more = proposal.saving.micro_usd(proposal.saving.low) > then.micro_usd(then.high)
+    return None if is_more else newest
+
+
+def _is_same_change(one: Proposal, other: Proposal) -> bool:
+    return (one.kind, one.deployment, one.pool, one.job_variables) == (
+        *(other.kind, other.deployment, other.pool, other.job_variables),
+    )
+
+
+def is_unfinished(record: ProposalRecord) -> bool:
+    """Has a flow begun the change, and not recorded what became of it?"""
+    ends = (record.applied_at, record.not_applied, record.undone_at)
+    return record.begun_at is not None and ends == (None, None, None)
 
 
 def proposed(proposal: Proposal, before: Before, now: datetime) -> Decision:

@@ -1,14 +1,19 @@
 """Proposals with their states, as a page in Prefect's UI."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gpu_core.decisions.model.markdown import cell, escaped, table
 from gpu_core.decisions.optimization.markdown import change_text, percent_range, proposal_lines
 from gpu_core.decisions.optimization.markdown import to_markdown as found_markdown
 from gpu_core.decisions.optimization.proposal import Proposal
 from gpu_core.decisions.optimization.propose import Optimization
-from gpu_core.decisions.optimization.records import ProposalRecord, ProposalState, score_of
+from gpu_core.decisions.optimization.records import (
+    DECLINED_FOR,
+    ProposalRecord,
+    ProposalState,
+    score_of,
+)
 from gpu_core.decisions.optimization.verification import verification_sentence
 
 ARTIFACT_KEY = "gpu-savings"
@@ -25,7 +30,10 @@ _WORDS = {
 
 
 def savings_page(
-    found: Optimization, records: Iterable[ProposalRecord], without_deployment: Sequence[str]
+    found: Optimization,
+    records: Iterable[ProposalRecord],
+    without_deployment: Sequence[str],
+    declined: Mapping[str, ProposalRecord] | None = None,
 ) -> str:
     """Where money went, what is proposed now, and the state of all proposals.
 
@@ -33,13 +41,24 @@ def savings_page(
         found: What the ledger's period gives.
         records: All that were ever proposed.
         without_deployment: Ids of proposals whose deployment this server does not have.
+        declined: Earlier answers that still count, by the id of what is found now.
     """
     parts = [found_markdown(found).rstrip()]
     if without_deployment:
         names = ", ".join(sorted(without_deployment))
         parts.append(f"Not on this server, so that it cannot be changed: {names}.")
+    parts += [_declined_text(name, answer) for name, answer in sorted((declined or {}).items())]
     parts.append(record_section(records))
     return "\n\n".join(parts) + "\n"
+
+
+def _declined_text(name: str, answer: ProposalRecord) -> str:
+    by = "a person" if answer.decided_by is None else escaped(answer.decided_by)
+    at = answer.decided_at
+    until = "" if at is None else f" It is not asked again before {at + DECLINED_FOR:%Y-%m-%d}."
+    as_other = answer.proposal.proposal_id
+    on = "" if at is None else f" on {at:%Y-%m-%d}"
+    return f"{name} was declined by {by}{on}, as {as_other}.{until}"
 
 
 def record_section(records: Iterable[ProposalRecord]) -> str:

@@ -18,12 +18,14 @@ from gpu_core.decisions.optimization.changes import (
     undo_step,
 )
 from gpu_core.decisions.optimization.records import (
+    DECLINED_FOR,
     WRITER,
     ProposalRecord,
     ProposalState,
     applied,
     begun,
     decided,
+    declined_lately,
     is_due,
     is_new,
     not_applied,
@@ -33,7 +35,7 @@ from gpu_core.decisions.optimization.records import (
     undone,
     verified,
 )
-from gpu_core.decisions.optimization.savings_report import record_section
+from gpu_core.decisions.optimization.savings_report import record_section, savings_page
 from gpu_core.decisions.optimization.target import Before, Target, changed
 from gpu_core.decisions.optimization.verification import Verdict, Verification
 from tests.gpu_core.decisions.optimization.test_propose import NOW, ON_SPOT, WORK, ask, history
@@ -229,6 +231,54 @@ def test_a_changed_deployment_gets_another_version_that_no_earlier_answer_approv
 )
 def test_a_proposal_is_recorded_when_it_is_new_or_its_deployment_has_changed(known, target, want):
     assert is_new(known, Before.of(target, PROPOSAL)) == want
+
+
+DECLINED = replace(
+    RECORD,
+    proposal=replace(PROPOSAL, proposal_id="spot-1"),
+    is_approved=False,
+    decided_by="bob",
+    decided_at=NOW - timedelta(days=40),
+)
+DEARER = replace(
+    PROPOSAL,
+    saving=replace(
+        PROPOSAL.saving, monthly_cost_micro_usd=50 * PROPOSAL.saving.monthly_cost_micro_usd
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "found", "is_kept"),
+    [
+        pytest.param(DECLINED, PROPOSAL, True, id="the same change a month later"),
+        pytest.param(
+            replace(DECLINED, decided_at=NOW - DECLINED_FOR), PROPOSAL, False, id="a quarter later"
+        ),
+        pytest.param(DECLINED, DEARER, False, id="it saves much more than it did"),
+        pytest.param(
+            replace(DECLINED, proposal=PROPOSAL), DEARER, True, id="it is the very proposal"
+        ),
+        pytest.param(
+            DECLINED, replace(PROPOSAL, deployment="eval/gpu"), False, id="another deployment"
+        ),
+        pytest.param(DECLINED, replace(PROPOSAL, changes=()), False, id="another change"),
+        pytest.param(replace(DECLINED, is_approved=True), PROPOSAL, False, id="it was approved"),
+        pytest.param(RECORD, PROPOSAL, False, id="without an answer"),
+    ],
+)
+def test_a_declined_change_stays_declined_for_a_quarter(answer, found, is_kept):
+    other = replace(DECLINED, decided_at=NOW - timedelta(days=200))
+    assert (declined_lately(found, [other, answer], NOW) is answer) is is_kept
+
+
+def test_the_page_says_who_declined_what_and_until_when():
+    page = savings_page(ask(history(WORK, ON_SPOT)), [DECLINED], [], {"spot-2": DECLINED})
+    decided = DECLINED.decided_at
+    assert (
+        f"spot-2 was declined by bob on {decided:%Y-%m-%d}, as spot-1. "
+        f"It is not asked again before {decided + DECLINED_FOR:%Y-%m-%d}."
+    ) in page
 
 
 def test_another_version_does_not_replace_an_approved_one():
