@@ -1,5 +1,6 @@
 """The options of `prefect-gpu optimize ask`."""
 
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -18,6 +19,10 @@ def ask(
     /,
     *,
     options: LedgerOptions = DEFAULT_OPTIONS,
+    policy: Annotated[
+        Path | None,
+        Parameter(help="The policy whose quotas count, for 'who borrows'; the ledger keeps none."),
+    ] = None,
     limit: Annotated[int, Parameter(help="Rows of the table; the other rows are summed.")] = 10,
     as_json: AsJson = False,
 ) -> int:
@@ -33,6 +38,7 @@ def ask(
         options.address,
         pool=options.pool,
         with_generated=options.with_generated,
+        policy=policy,
         limit=limit,
         as_json=as_json,
     )

@@ -3,15 +3,18 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
+from gpu_core.adapters.files.policy_file import policy_or_default
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.cli.shared.terminal import simple_table
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.units import format_usd
+from gpu_core.decisions.optimization.borrowing import Quotas
 from gpu_core.decisions.optimization.questions import Unit
 from gpu_core.decisions.optimization.questions_answers import Answer, Row, answer
 from gpu_core.decisions.optimization.questions_text import parse_question
@@ -23,23 +26,29 @@ def run_ask(
     *,
     pool: str | None,
     with_generated: bool,
+    policy: Path | None,
     limit: int,
     as_json: bool,
 ) -> int:
     """Print the answer. The ledger is asked for when the question is understood.
 
     Raises:
-        InvalidInput: The question is not known, or the ledger's address cannot be used.
+        InvalidInput: The question is not known, the policy cannot be used or has no quotas, or the
+            ledger's address cannot be used.
         LedgerError: The ledger cannot be read.
     """
     now = datetime.now(UTC)
     asked = parse_question(question, now)
+    section = policy_or_default(policy).quotas
     provenance = None if with_generated else Provenance.MEASURED
     with open_to_read(ledger_url()) as ledger:
         records = ledger.usage(
             asked.window.start, asked.window.end, provenance=provenance, pool=pool
         )
-    found = answer(asked, records, now)
+        capacity = ledger.capacity(asked.window.start, asked.window.end)
+    machines = [machine for machine in capacity if pool in (None, machine.pool)]
+    quotas = None if section is None else Quotas(section, machines)
+    found = answer(asked, records, now, quotas)
     if as_json:
         print(json.dumps(answer_document(found), indent=2))
     else:

@@ -35,6 +35,8 @@ class Measure(StrEnum):
     RUNS = "runs"
     WAIT = "wait"
     HELD = "held"
+    BORROWED = "borrowed"
+    """GPU-hours beyond the nominal quota of a policy."""
     BUSY = "busy"
 
 
@@ -76,6 +78,11 @@ KINDS: Mapping[Measure, Kind] = MappingProxyType(
         ),
         Measure.HELD: Kind(
             unit=Unit.HOURS, origin="from admission to release of each attempt in this time"
+        ),
+        Measure.BORROWED: Kind(
+            unit=Unit.GPU_HOURS,
+            origin="GPUs that each team held at a time beyond its nominal quota in the given "
+            "policy",
         ),
         Measure.BUSY: Kind(
             unit=Unit.RATIO,
@@ -144,6 +151,8 @@ QUESTIONS = (
     Question(text="GPU-hours by user", by="user", measure=Measure.GPU_HOURS),
     Question(text="GPU-hours by workload", by="deployment", measure=Measure.GPU_HOURS),
     Question(text="GPU-hours by GPU type", by="gpu_type", measure=Measure.GPU_HOURS),
+    Question(text="who borrows", by="team", measure=Measure.BORROWED,
+             also=("which teams borrow", "borrowed GPU-hours by team")),
     Question(text="how much work was lost", by="end_reason", measure=Measure.LOST,
              also=("lost work by reason", "what was wasted")),
     Question(text="which workloads lost most work", by="deployment", measure=Measure.LOST),
@@ -182,4 +191,4 @@ QUESTIONS = (
     Question(text="what has no price", by="gpu_type", measure=Measure.UNPRICED,
              also=("which GPU types are unpriced",)),
 )  # fmt: skip
-"""Forty questions; the page docs/questions.md is made of them."""
+"""The page docs/questions.md is made of these questions."""

@@ -16,6 +16,11 @@ from gpu_core.decisions.costs.usage import US_PER_HOUR, Exact, apportioned, roun
 from gpu_core.decisions.costs.usage_cost import RunCost, Setback, Window, attempt_usage, run_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, count, epoch_us
+from gpu_core.decisions.optimization.borrowing import (
+    Quotas,
+    borrowed_gpu_hours,
+    quotas_required,
+)
 from gpu_core.decisions.optimization.questions import Measure, Question, Unit
 from gpu_core.decisions.optimization.questions_text import Asked
 
@@ -61,17 +66,23 @@ class _Item:
     day: date | None = None
 
 
-def answer(asked: Asked, records: Iterable[Record], now: datetime) -> Answer:
+def answer(
+    asked: Asked, records: Iterable[Record], now: datetime, quotas: Quotas | None = None
+) -> Answer:
     """What does the ledger say?
 
     Args:
         asked: The question and its time.
         records: The runs with an attempt in that time, with all their attempts.
         now: Attempts that hold their GPUs are costed up to here.
+        quotas: What teams borrow beyond; None: not known.
+
+    Raises:
+        InvalidInput: The question is about quotas, and there are none.
     """
     costs = [run_cost(run, attempts, now, asked.window) for run, attempts in records]
     costs = [cost for cost in costs if cost.attempts]
-    items = list(_items(asked, costs, now))
+    items = list(_items(asked, costs, now, quotas))
     rows = _rows(asked.question, items)
     is_mean = asked.question.kind.is_mean
     return Answer(
@@ -137,7 +148,9 @@ def _key(by: str | None, item: _Item) -> str | None:
     return None if value is None else str(value)
 
 
-def _items(asked: Asked, costs: Sequence[RunCost], now: datetime) -> Iterator[_Item]:
+def _items(
+    asked: Asked, costs: Sequence[RunCost], now: datetime, quotas: Quotas | None
+) -> Iterator[_Item]:
     question, window = asked.question, asked.window
     match question.measure:
         case Measure.COST | Measure.GPU_HOURS | Measure.UNPRICED:
@@ -156,6 +169,8 @@ def _items(asked: Asked, costs: Sequence[RunCost], now: datetime) -> Iterator[_I
                 for cost in costs
                 if cost.wait_s is not None
             )
+        case Measure.BORROWED:
+            return _borrowed(costs, quotas_required(quotas), window, now)
         case Measure.HELD | Measure.BUSY:
             return _held(question.measure, costs, window, now)
 
@@ -175,6 +190,15 @@ def _usage(
                     Measure.UNPRICED: Fraction(usage.unpriced_gpu_us) / US_PER_HOUR,
                 }[question.measure]
                 yield _Item(cost.run, attempt, amount, day=day)
+
+
+def _borrowed(
+    costs: Sequence[RunCost], quotas: Quotas, window: Window, now: datetime
+) -> Iterator[_Item]:
+    held = [(cost.run.team, attempt) for cost in costs for attempt in cost.attempts]
+    found = borrowed_gpu_hours(held, quotas, window, now)
+    one_of = {cost.run.team: cost.run for cost in costs}
+    return (_Item(one_of[team], None, hours) for team, hours in found.items())
 
 
 def _days(window: Window, now: datetime) -> list[date | None]:

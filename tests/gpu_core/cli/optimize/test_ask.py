@@ -66,3 +66,14 @@ def test_an_unknown_question_gets_the_nearest_ones(capsys: pytest.CaptureFixture
     assert (said.out, said.err.count("\n")) == ("", 1)
     assert "'most expensive " in said.err
     assert "docs/questions.md lists all of them" in said.err
+
+
+def test_who_borrows_is_asked_with_the_policy_that_has_the_quotas(
+    ledger_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: 1\nquotas: {teams: {vision: {nominal_quota: {'*': 1}}}}\n")
+    assert ask(ledger_url, "who borrows 2026-03-04", "--policy", str(policy)) == 0
+    assert "66.00 GPU-hours" in capsys.readouterr().out
+    assert ask(ledger_url, "who borrows 2026-03-04") == 2
+    assert "--policy FILE" in capsys.readouterr().err
