@@ -26,6 +26,8 @@ _LATE = timedelta(seconds=WINDOW_S)
 # a false answer must not count as several.
 _COLLECTED_EVERY = timedelta(seconds=30)
 
+_OUR_PREFIX = "prefect_gpu_device_"
+
 _FIELDS = frozenset(
     {
         *("temperature_c", "slowdown_temperature_c", "shutdown_temperature_c"),
@@ -121,7 +123,12 @@ class ClusterHealth:
                 continue
             key = (gpu_id, at)
             found[gpu_id] = _judged(
-                known, node, reading, pods.get(key, frozenset()), counts.get(key), codes.get(key)
+                known,
+                node,
+                reading,
+                pods.get(key, frozenset()),
+                counts.get(key, {}),
+                codes.get(key),
             )
         return ClusterHealth(gpus=found)
 
@@ -136,7 +143,7 @@ def _judged(
     node: str,
     reading: DeviceReading,
     pods: frozenset[Pod],
-    counts: Mapping[int, float] | None,
+    counts: Mapping[str, Mapping[int, float]],
     code: int | None,
 ) -> WatchedGpu:
     """With one more sample. Those between two collections of another exporter do not count."""
@@ -152,9 +159,10 @@ def _judged(
     is_ours = Exporter.OURS in reading.exporters
     if not is_ours and sample.at - known.judged_at < _COLLECTED_EVERY:
         return replace(known, pods=pods, seen_at=sample.at)
-    xids, new = known.xids, tuple[int, ...]()
-    if is_ours:
-        xids, new = xids.with_counts(counts or {})
+    xids, new = known.xids, list[int]()
+    for source, of_source in counts.items():
+        xids, of_it = xids.with_counts(source, of_source)
+        new += of_it
     xids, last = xids.with_code(code)
     health = known.health.with_sample(replace(sample, xids=(*new, *last)))
     return replace(
@@ -192,13 +200,22 @@ def _pods(readings: Iterable[DeviceReading]) -> dict[tuple[str, datetime], froze
     return {key: frozenset(pods) for key, pods in found.items()}
 
 
-def _counts(series: Iterable[Series]) -> dict[tuple[str, datetime], dict[int, float]]:
-    """Our counters of XID errors, by GPU and moment."""
-    found: dict[tuple[str, datetime], dict[int, float]] = defaultdict(dict)
+def _counts(
+    series: Iterable[Series],
+) -> dict[tuple[str, datetime], dict[str, dict[int, float]]]:
+    """Our counters of XID errors, by GPU and moment, then by exporter: empty where there is none.
+
+    A GPU without an error has no counter.
+    """
+    found: dict[tuple[str, datetime], dict[str, dict[int, float]]] = defaultdict(dict)
     for each in series:
-        code, gpu_id = _code_of(each.labels.get("xid", "")), each.labels.get("gpu")
-        if each.name == XIDS and gpu_id and code is not None and each.value >= 0:
-            found[gpu_id, each.at][code] = each.value
+        gpu_id = each.labels.get("gpu")
+        if not gpu_id or not each.name.startswith(_OUR_PREFIX):
+            continue
+        counts = found[gpu_id, each.at].setdefault(each.labels.get("instance", ""), {})
+        code = _code_of(each.labels.get("xid", ""))
+        if each.name == XIDS and code is not None and each.value >= 0:
+            counts[code] = each.value
     return dict(found)
 
 

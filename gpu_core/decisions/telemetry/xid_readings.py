@@ -66,17 +66,32 @@ class LastXid:
         return LastXid(known=code, last=code), (code,) if is_new else ()
 
 
+# Each start of an exporter may have an address of its own.
+_MOST_SOURCES = 8
+
+
 @dataclass(frozen=True, slots=True)
 class XidReadings:
     """What both kinds of exporters show of one GPU."""
 
-    counters: XidCounters = field(default_factory=XidCounters)
+    counters: Mapping[str, XidCounters] = field(default_factory=dict)
+    """By exporter, the one that was read last at the end: two on a node count from their own
+    starts."""
     last: LastXid = field(default_factory=LastXid)
 
-    def with_counts(self, counts: Mapping[int, float]) -> tuple["XidReadings", tuple[int, ...]]:
-        """As `XidCounters.with_reading`."""
-        counters, new = self.counters.with_reading(counts)
-        return replace(self, counters=counters), new
+    def with_counts(
+        self, source: str, counts: Mapping[int, float]
+    ) -> tuple["XidReadings", tuple[int, ...]]:
+        """As `XidCounters.with_reading`.
+
+        Args:
+            source: The exporter that counts.
+            counts: By code.
+        """
+        known, new = self.counters.get(source, XidCounters()).with_reading(counts)
+        others = [each for each in self.counters.items() if each[0] != source]
+        kept = dict(others[1 - _MOST_SOURCES :])
+        return replace(self, counters={**kept, source: known}), new
 
     def with_code(self, code: int | None) -> tuple["XidReadings", tuple[int, ...]]:
         """As `LastXid.with_reading`."""

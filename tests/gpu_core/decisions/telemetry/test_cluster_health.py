@@ -226,6 +226,29 @@ def test_what_a_person_frees_is_judged_anew():
     assert set(health.findings) == {("n1", "GPU-a")}
 
 
+def of(instance, values, second):
+    """A scrape of one of several exporters on the node."""
+    return scrape(second, values, OURS | {"instance": instance})
+
+
+@pytest.mark.parametrize("later", ["one", "other"])
+def test_a_new_error_is_seen_by_two_exporters_that_count_from_their_own_starts(later):
+    """The other one was restarted after an error of the same code."""
+    before, after = {"one": 1, "other": 0}, {"one": 2, "other": 1}
+    health, seen = ClusterHealth(), []
+    order = ["one", "other"] if later == "other" else ["other", "one"]
+    for number in range(12):
+        counts = before if number < 6 else after
+        values = WELL | (xid(48, counts[order[number % 2]]) if counts[order[number % 2]] else {})
+        seen += of(order[number % 2], values, 8 * number)
+        if number == 5:
+            assert health.findings == {}
+        health = health.with_series(seen, {"n1": 8}, at(8 * number + 1))
+    assert {gpu: each.verdict for (_, gpu), each in health.findings.items()} == {
+        "GPU-a": Verdict.DRAIN
+    }
+
+
 HISTORY = WELL | xid(79, 2) | xid(31, 5)
 WRONG = st.sampled_from([90.0, 79.0, 1.0, 1e9, -1.0, float(BLANK)])
 

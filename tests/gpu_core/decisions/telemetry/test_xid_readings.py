@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.telemetry.xid_readings import LastXid, XidCounters
+from gpu_core.decisions.telemetry.xid_readings import LastXid, XidCounters, XidReadings
 
 
 def folded(state, readings):
@@ -51,6 +51,15 @@ def test_our_counters(readings, want):
 )
 def test_the_last_code_of_dcgm(codes, want):
     assert folded(LastXid(), codes) == want
+
+
+def test_exporters_that_come_and_go_are_forgotten():
+    """Each start of a pod has another address."""
+    readings = XidReadings()
+    for number in range(100):
+        readings, new = readings.with_counts(f"10.0.0.{number}:9401", {79: 1})
+        assert new == ()
+    assert len(readings.counters) < 10
 
 
 CODES = st.sampled_from([31, 48, 79])
