@@ -16,6 +16,8 @@ from gpu_core.decisions.costs.capacity_intervals import WATCHED, CapacityInterva
 from gpu_core.decisions.costs.idle import counted_in, held_on
 from gpu_core.decisions.costs.time_use import spans_of_prices
 from gpu_core.decisions.costs.usage import Usage, sum_usage
+from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.units import epoch_us
 
 _c = capacity_intervals.c
@@ -51,9 +53,11 @@ def _of_several_nodes(
     connection: sa.Connection, intervals: Sequence[CapacityInterval], asked: CostQuestion
 ) -> Iterator[tuple[str, Usage]]:
     """What gangs hold on each machine, attempt by attempt."""
-    by_node = defaultdict(list)
+    by_node: dict[tuple[str, str], list[tuple[str, Window]]] = defaultdict(list)
     for interval in intervals:
-        by_node[interval.host, interval.node].append(interval)
+        counted = counted_in(interval, asked.window, asked.now)
+        if counted is not None:
+            by_node[interval.host, interval.node].append((interval.interval_id, counted))
     statement = (
         sa.select(attempts)
         .join_from(runs, attempts)
@@ -62,10 +66,15 @@ def _of_several_nodes(
     for row in read_rows(connection, statement, (attempts,), set()):
         attempt = attempt_of(row)
         for node in {share.node for share in attempt.held} or {attempt.node}:
-            for interval in by_node[attempt.host, node]:
-                counted = counted_in(interval, asked.window, asked.now)
-                if counted is not None:
-                    yield interval.interval_id, held_on(attempt, node, counted, asked.now)
+            for interval_id, counted in by_node[attempt.host, node]:
+                if _was_there(attempt, counted):
+                    yield interval_id, held_on(attempt, node, counted, asked.now)
+
+
+def _was_there(attempt: Attempt, counted: Window) -> bool:
+    """Did it hold anything then? A machine whose price changes has an interval for each price."""
+    end = attempt.released_at
+    return attempt.admitted_at < counted.end and (end is None or end > counted.start)
 
 
 def _has_a_place() -> sa.ColumnElement[bool]:
