@@ -8,11 +8,10 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from gpu_core.decisions.costs.usage import sum_usage
 from gpu_core.decisions.costs.usage_cost import usage_until
 from gpu_core.decisions.experiments.sweep_rungs import SweepPlan, SweepRun, SweepStep
 from gpu_core.decisions.model.attempts import Attempt, EndReason
@@ -24,6 +23,9 @@ from gpu_core.decisions.spot.run_budget import budget_use, spent_micro_usd
 
 _OVER = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED", "CANCELLING"})
 """State types of Prefect after which nothing of a run runs by itself."""
+
+
+_A_MOMENT = timedelta(seconds=1)
 
 
 class MetricPoint(NamedTuple):
@@ -83,9 +85,11 @@ class SweepTrial:
 
     @property
     def is_unpriced(self) -> bool:
-        """Has a part of what it held no price?"""
-        used = (usage_until(each, each.released_at) for each in self.attempts if each.released_at)
-        return sum_usage(used).is_unpriced
+        """Has a part of what it held, or holds, no price?"""
+        return any(
+            usage_until(each, each.released_at or each.admitted_at + _A_MOMENT).is_unpriced
+            for each in self.attempts
+        )
 
     @property
     def is_stopped(self) -> bool:

@@ -18,6 +18,7 @@ from gpu_core.decisions.experiments.sweep_trials import SweepTrial, sweep_run
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.policy.policy import Policy
+from gpu_core.testing.builders.attempts import make_attempt
 from tests.gpu_core.decisions.experiments.test_sweep_trials import COMPLETED, FIRST, NOW
 
 ASKED: dict[str, Any] = {
@@ -122,6 +123,15 @@ def test_trials_start_one_by_one_until_one_has_saved() -> None:
             ),
             "without a price",
             id="it has no price",
+        ),
+        pytest.param(
+            replace(
+                FIRST,
+                state_type="RUNNING",
+                attempts=(make_attempt(price_micro_usd_per_gpu_hour=None),),
+            ),
+            "without a price",
+            id="it runs without a price, so that its budget never stops it",
         ),
         pytest.param(replace(FIRST, points=()), "did you mean 'acuracy'", id="another metric"),
         pytest.param(replace(COMPLETED, points=()), "in MLflow", id="completed without a metric"),
