@@ -23,7 +23,8 @@ from benchmarks.start_rate import starts_per_s
 from gpu_core.cli.quickstart.services import Service
 from tests.support.cluster import BUSYBOX, Cluster, Namespace, new_namespace
 from tests.support.jobs_seen import jobs_seen
-from tests.support.prefect_stack import Pool, PrefectServer, wait_for
+from tests.support.prefect_stack import Pool, PrefectServer
+from tests.support.waiting import wait_for
 
 FLOW = "tests/end_to_end/flows.py:do_nothing"
 SET = "simulated.prefect-gpu/set"

@@ -39,7 +39,8 @@ from benchmarks.cluster_starts import (
 from benchmarks.servers import databases, prefect_server
 from gpu_core.adapters.kubernetes import KubernetesApi
 from tests.support.cluster import BUSYBOX, Cluster, kubernetes, new_namespace
-from tests.support.prefect_stack import Pool, PrefectServer, wait_for
+from tests.support.prefect_stack import Pool, PrefectServer
+from tests.support.waiting import wait_for
 
 _GPUS_PER_NODE = 8
 _STARTS_LATER = {"simulated.prefect-gpu/start-after-s": "86400"}

@@ -25,7 +25,8 @@ from benchmarks.servers import GPUS, POLICY, databases, prefect_server
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from tests.end_to_end.conftest import FLOWS, Journal
-from tests.support.prefect_stack import Pool, PrefectServer, wait_for
+from tests.support.prefect_stack import Pool, PrefectServer
+from tests.support.waiting import wait_for
 
 _QUEUES = ("low", "medium", "high", "critical")
 _DEADLINE_S_PER_RUN = 30

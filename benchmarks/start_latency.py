@@ -23,7 +23,8 @@ from rich.table import Table
 
 from benchmarks import report
 from benchmarks.servers import POLICY, databases, prefect_server
-from tests.support.prefect_stack import Pool, PrefectServer, wait_for
+from tests.support.prefect_stack import Pool, PrefectServer
+from tests.support.waiting import wait_for
 
 STAMP = Path(__file__).with_name("stamp.py")
 _START_DEADLINE_S = 60.0

@@ -24,7 +24,8 @@ from rich.table import Table
 from benchmarks import report
 from benchmarks.servers import databases, policy, prefect_server
 from benchmarks.start_latency import STAMP, stamps_in
-from tests.support.prefect_stack import Pool, PrefectServer, wait_for
+from tests.support.prefect_stack import Pool, PrefectServer
+from tests.support.waiting import wait_for
 
 _POLL_S = 1
 _MOST_RUNS = 64  # as many virtual GPUs as a policy may have

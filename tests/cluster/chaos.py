@@ -13,12 +13,13 @@ import psutil
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import Attempt
-from tests.support.cluster import Cluster, Json, KubectlFailed, Namespace, wait_until
+from tests.support.cluster import Cluster, Json, KubectlFailed, Namespace
 from tests.support.cuttable_line import HOST, CuttableLine
 from tests.support.faults import Deed, Fault, Kind, Phase, phases_of
 from tests.support.prefect_stack import Pool, PrefectServer
 from tests.support.run_journal import Life, read_lives
 from tests.support.simulated_pods import SET
+from tests.support.waiting import wait_for
 
 # What the node termination handler of AWS sets when a spot instance is about to be taken back.
 _SPOT_TAINT = "aws-node-termination-handler/spot-itn"
@@ -206,13 +207,13 @@ class Chaos:
             # What the node has started since then ends with it too.
             cluster.stop(f"kubelet@{node}")
             kill_pods([pod["metadata"]["uid"] for pod in self._pods_on(node)])
-            wait_until(lambda: not is_ready(cluster, node), f"{node} is silent", _NODE_GONE_S)
+            wait_for(lambda: not is_ready(cluster, node), f"{node} is silent", _NODE_GONE_S)
             time.sleep(fault.lasts_s)
             if is_deleted:
                 cluster.delete_node(node)
             else:
                 cluster.taint(node, f"{_OUT_OF_SERVICE}=nodeshutdown:NoExecute")
-            wait_until(lambda: not self._pods_on(node), f"no pod is on {node}", _NODE_GONE_S)
+            wait_for(lambda: not self._pods_on(node), f"no pod is on {node}", _NODE_GONE_S)
         cluster.start(f"kubelet@{node}")
         if not is_deleted:
             cluster.taint(node, f"{_OUT_OF_SERVICE}-")

@@ -18,8 +18,9 @@ from typing import Any
 
 from gpu_core.decisions.kubernetes.manifests.names import FLOW_RUN_LABEL, KUEUE_QUEUE_LABEL
 from tests.support.admission_webhook import changing
-from tests.support.cluster import GPU, Json, KubectlFailed, Namespace, job_manifest, wait_until
+from tests.support.cluster import GPU, Json, KubectlFailed, Namespace, job_manifest
 from tests.support.sight import gpus_of, labels_of
+from tests.support.waiting import wait_for
 
 _LOOK_S = 1.0
 _HOST = "kubernetes.io/hostname"
@@ -128,7 +129,7 @@ def job_queue(
                 queue.admit()
 
     with changing(namespace, ["jobs.batch", "pods"], queue.patch, folder):
-        wait_until(lambda: _keeps_waiting(namespace), "the webhook is asked")
+        wait_for(lambda: _keeps_waiting(namespace), "the webhook is asked")
         controller = threading.Thread(target=admit)
         controller.start()
         try:

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.support.cluster import Cluster, Json, Namespace, wait_until
-from tests.support.prefect_stack import wait_for
+from tests.support.cluster import Cluster, Json, Namespace
+from tests.support.waiting import wait_for
 
 
 @contextmanager
@@ -88,7 +88,7 @@ class PlayedKubeRay:
 
     def wait_for_phase(self, pod: str, *phases: str) -> None:
         """Wait until the pod is in one of these phases."""
-        wait_until(lambda: self._namespace.phase(pod) in phases, f"{pod} {phases}", within_s=180)
+        wait_for(lambda: self._namespace.phase(pod) in phases, f"{pod} {phases}", timeout_s=180)
 
     def emit(self, job: Json, deployment: str, status: str, **more: str) -> None:
         """Set the RayJob's status."""

@@ -36,9 +36,10 @@ from tests.support.chaos_report import Story, report
 from tests.support.cluster import GPU, Cluster, Namespace, local_cluster
 from tests.support.cuttable_line import CuttableLine
 from tests.support.faults import Kind, agenda
-from tests.support.prefect_stack import PrefectServer, new_server, wait_for
+from tests.support.prefect_stack import PrefectServer, new_server
 from tests.support.run_journal import faults_of_gangs, faults_of_ledger, faults_of_lives
 from tests.support.sight import watched
+from tests.support.waiting import wait_for
 
 RUNS_IN_CI = 12
 RUNS = int(os.environ.get("PREFECT_GPU_CHAOS_RUNS", RUNS_IN_CI))

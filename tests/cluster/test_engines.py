@@ -4,8 +4,9 @@ import pytest
 
 from tests.cluster.pools import FLOWS
 from tests.support.bundle_storage import storage_configuration
-from tests.support.prefect_stack import Pool, wait_for
+from tests.support.prefect_stack import Pool
 from tests.support.submitting import start, submitted
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from gpu_core.decisions.requests.run_context import RunContext
 from tests.cluster.pools import FLOWS, JOURNALED_RUN, POLICY
 from tests.support.admission_webhook import NAME, denying
-from tests.support.prefect_stack import wait_for
 from tests.support.run_journal import faults_of_lives, read_lives
+from tests.support.waiting import wait_for
 
 
 def shell(script, **variables):

@@ -11,9 +11,9 @@ from gpu_core.decisions.kubernetes.nodes.held_gpus import HELD_ANNOTATION, held_
 from gpu_core.decisions.model.attempts import EndReason
 from tests.cluster.pools import FLOWS, POLICY
 from tests.support.cluster import GPU, KUBECONFIG_VARIABLE
-from tests.support.prefect_stack import wait_for
 from tests.support.prometheus import run_prometheus
 from tests.support.tools import do_without
+from tests.support.waiting import wait_for
 
 REASONS = {
     "off-the-bus": "XID 79 (the GPU has fallen off the bus)",

@@ -21,7 +21,8 @@ from tests.cluster.installed_worker import KINDS_OF_RELEASE, values_of_this_mach
 from tests.support.cluster import GPU, Cluster
 from tests.support.helm import POLICY, helm_tools
 from tests.support.page import blocks_of
-from tests.support.prefect_stack import PrefectServer, wait_for
+from tests.support.prefect_stack import PrefectServer
+from tests.support.waiting import wait_for
 
 PAGE = Path("docs/kubernetes.md")
 IMAGE = "docker.io/library/busybox:1"

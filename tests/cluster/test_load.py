@@ -17,9 +17,10 @@ from gpu_core.decisions.model.attempts import EndReason
 from tests.cluster.pools import FLOWS
 from tests.cluster.simulated_pool import FLOW, simulated_pool
 from tests.support.cluster import GPU, Namespace
-from tests.support.prefect_stack import PrefectServer, wait_for
+from tests.support.prefect_stack import PrefectServer
 from tests.support.sight import watched
 from tests.support.simulated_pods import PREFIX
+from tests.support.waiting import wait_for
 
 CONTAINERS = int(os.environ.get("PREFECT_GPU_LOAD_RUNS", "12"))
 FLOW_RUNS = max(2, CONTAINERS // 5)

@@ -16,8 +16,8 @@ from tests.support.cluster import (
     job_manifest,
     local_cluster,
     python_in_pod,
-    wait_until,
 )
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 UNTIL_SIGTERM = "trap 'echo saved; exit 0' TERM; echo started; while :; do sleep 0.1; done"
@@ -74,7 +74,7 @@ def test_a_program_over_its_memory_is_killed_and_its_pod_says_so(namespace: Name
     job = job_manifest("train", grow)
     job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"] = "30Mi"
     namespace.create(job)
-    wait_until(lambda: _phases(namespace, "train") == ["Failed"], "the pod has failed")
+    wait_for(lambda: _phases(namespace, "train") == ["Failed"], "the pod has failed")
     (pod,) = namespace.pods_of("train")
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
     assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
@@ -83,7 +83,7 @@ def test_a_program_over_its_memory_is_killed_and_its_pod_says_so(namespace: Name
 def test_a_quota_refuses_more_gpus(namespace: Namespace):
     namespace.kubectl("create", "quota", "team", f"--hard=requests.{GPU}=2")
     pod = job_manifest("train", ["true"], gpus=3)["spec"]["template"]["spec"]
-    wait_until(lambda: "hard" in namespace.get("quota", "team")["status"], "the quota is in force")
+    wait_for(lambda: "hard" in namespace.get("quota", "team")["status"], "the quota is in force")
     with pytest.raises(KubectlFailed, match="exceeded quota: team"):
         namespace.create(
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train"}, "spec": pod}
@@ -95,7 +95,7 @@ def test_a_second_job_waits_for_the_gpus_of_the_first(namespace: Namespace):
     gpus = int(node["status"]["allocatable"][GPU])
     first = _start(namespace, "first", UNTIL_SIGTERM, gpus)
     namespace.create(job_manifest("second", ["true"]))
-    wait_until(lambda: _why_it_waits(namespace, "second") != "", "the second is refused a place")
+    wait_for(lambda: _why_it_waits(namespace, "second") != "", "the second is refused a place")
     assert f"Insufficient {GPU}" in _why_it_waits(namespace, "second")
     namespace.kubectl("delete", "job", "first", "--wait=false")
     namespace.kubectl("wait", "--for=condition=complete", "job/second", "--timeout=240s")
@@ -107,7 +107,7 @@ def test_a_taint_keeps_pods_away(namespace: Namespace):
     namespace.cluster.taint(node, "karpenter.sh/disrupted=:NoSchedule")
     try:
         namespace.create(job_manifest("train", ["true"]))
-        wait_until(lambda: _why_it_waits(namespace, "train") != "", "the pod is refused a place")
+        wait_for(lambda: _why_it_waits(namespace, "train") != "", "the pod is refused a place")
         assert "had taint {karpenter.sh/disrupted" in _why_it_waits(namespace, "train")
     finally:
         namespace.cluster.taint(node, "karpenter.sh/disrupted-")
@@ -131,7 +131,7 @@ def test_a_silent_kubelet_makes_its_node_not_ready(cluster: Cluster):
     (node,) = cluster.nodes()
     cluster.stop("kubelet")
     try:
-        wait_until(lambda: _ready(cluster, node) == "Unknown", "the node is not ready")
+        wait_for(lambda: _ready(cluster, node) == "Unknown", "the node is not ready")
     finally:
         cluster.start("kubelet")
     assert _ready(cluster, node) == "True"
@@ -141,7 +141,7 @@ def test_a_silent_kubelet_makes_its_node_not_ready(cluster: Cluster):
 def test_nothing_is_lost_when_the_api_server_restarts(namespace: Namespace):
     pod = _start(namespace, "train", "echo started; sleep 2; echo done")
     namespace.cluster.restart("kube-apiserver")
-    wait_until(lambda: namespace.phase(pod) == "Succeeded", "the pod has succeeded")
+    wait_for(lambda: namespace.phase(pod) == "Succeeded", "the pod has succeeded")
     assert namespace.kubectl("logs", pod) == "started\ndone\n"
 
 
@@ -163,7 +163,7 @@ def test_pods_on_simulated_nodes_end_and_stop_as_they_say(cluster: Cluster, name
         (running,) = namespace.pods_of("stops")
         assert running["status"]["phase"] == "Running"
         namespace.kubectl("delete", "job", "stops")
-        wait_until(lambda: namespace.pods_of("stops") == [], "the pod is gone")
+        wait_for(lambda: namespace.pods_of("stops") == [], "the pod is gone")
     assert cluster.get("nodes", f"--selector={SIMULATED}")["items"] == []
 
 
@@ -174,7 +174,7 @@ def test_two_clusters_live_side_by_side_and_leave_nothing(namespace: Namespace):
         assert "job/here" not in other.kubectl("get", "jobs", "-A", "-o", "name")
         namespace.kubectl("wait", "--for=condition=complete", "job/here", "--timeout=240s")
         other.create(job_manifest("there", ["sleep", "infinity"]))
-        wait_until(
+        wait_for(
             lambda: "Running" in other.kubectl("get", "pods", "-o", "wide"), "a pod runs there"
         )
         assert other.state is not None
@@ -201,7 +201,7 @@ def test_a_folder_that_is_no_cluster_is_left_alone(tmp_path: Path):
 def _start(namespace: Namespace, job: str, script: str, gpus: int = 1) -> str:
     """Create a Job of this shell script and wait until its pod runs; the pod's name."""
     namespace.create(job_manifest(job, ["sh", "-c", script], gpus))
-    wait_until(lambda: _phases(namespace, job) == ["Running"], f"the pod of {job} runs")
+    wait_for(lambda: _phases(namespace, job) == ["Running"], f"the pod of {job} runs")
     return namespace.pods_of(job)[0]["metadata"]["name"]
 
 

@@ -1,7 +1,7 @@
 """Runs that wait for a node which is still to come, on a real cluster."""
 
 from tests.cluster.pools import FLOWS, POLICY
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 PROVISIONED = """
   provisioner: karpenter

@@ -4,7 +4,7 @@ import pytest
 
 from tests.cluster.operators import PlayedKubeRay, ray_jobs
 from tests.cluster.pools import FLOWS, POLICY
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 _S = 240
 

@@ -15,8 +15,9 @@ from gpu_core.decisions.model.attempts import EndReason
 from tests.cluster.chaos import kubelet_over_line
 from tests.cluster.pools import FLOWS, JOURNALED_RUN, POLICY, kubernetes_pool
 from tests.support.cluster import Cluster, Namespace, local_cluster
-from tests.support.prefect_stack import Pool, PrefectServer, wait_for
+from tests.support.prefect_stack import Pool, PrefectServer
 from tests.support.run_journal import Life, faults_of_lives, read_lives
+from tests.support.waiting import wait_for
 
 HERE, DELETED, OUT_OF_SERVICE = "gpu-a", "gpu-b", "gpu-c"
 GPUS = 4

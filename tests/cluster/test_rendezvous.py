@@ -23,8 +23,9 @@ from tests.support.cluster import (
     kubernetes,
     new_namespace,
 )
-from tests.support.prefect_stack import Pool, PrefectServer, wait_for
+from tests.support.prefect_stack import Pool, PrefectServer
 from tests.support.tools import do_without
+from tests.support.waiting import wait_for
 
 # The first story brings its cluster up besides, and each starts a worker and two rounds of pods.
 pytestmark = pytest.mark.timeout(2400)

@@ -23,8 +23,9 @@ from gpu_core.decisions.model.attempts import Attempt, EndReason
 from tests.cluster.simulated_pool import FLOW, simulated_pool
 from tests.support.cluster import Namespace
 from tests.support.cycles import cycles_in, longest
-from tests.support.prefect_stack import Pool, PrefectServer, new_server, wait_for
+from tests.support.prefect_stack import Pool, PrefectServer, new_server
 from tests.support.soak import Gauges, Sample, growth
+from tests.support.waiting import wait_for
 
 RUNNING = int(os.environ.get("PREFECT_GPU_SOAK_RUNNING", "16"))
 QUEUED = int(os.environ.get("PREFECT_GPU_SOAK_QUEUED", "24"))

@@ -5,7 +5,7 @@ import signal
 from datetime import UTC, datetime
 
 from tests.cluster.pools import FLOWS
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 # What the worker type promises (`GpuKubernetesWorker`).
 TAKE_OVER_S = 15.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 TRAINING = "flows/train_digits.py:train_digits"
 NOTHING = "tests/end_to_end/flows.py:do_nothing"

@@ -12,7 +12,8 @@ from tests.cluster.installed_worker import Release, installed_worker
 from tests.cluster.pools import FLOWS, POLICY
 from tests.support.cluster import Namespace
 from tests.support.helm import HelmFailed
-from tests.support.prefect_stack import Pool, wait_for
+from tests.support.prefect_stack import Pool
+from tests.support.waiting import wait_for
 
 PREPARED = (
     POLICY

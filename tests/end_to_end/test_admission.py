@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS, POLICY
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 GPUS = 8
 

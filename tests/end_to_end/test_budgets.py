@@ -13,7 +13,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 DOLLAR_A_SECOND = """
 version: 1

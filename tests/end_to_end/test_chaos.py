@@ -24,7 +24,8 @@ from tests.end_to_end.conftest import FLOWS, POLICY
 from tests.support.chaos_judge import TERMINAL, ChaosRun, Fate, histories, violations
 from tests.support.faults import agenda
 from tests.support.postgresql import new_database, stoppable_postgresql
-from tests.support.prefect_stack import Pool, new_server, wait_for
+from tests.support.prefect_stack import Pool, new_server
+from tests.support.waiting import wait_for
 
 Answer = TypeVar("Answer")
 

@@ -12,7 +12,7 @@ import pytest
 
 from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS, POLICY, closed, is_alive, processes_of
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 SIGNED = POLICY.replace(
     "{interval: 1s}", "{interval: 1s, require_signatures: true, refuse_pickles: true}"

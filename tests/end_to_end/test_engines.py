@@ -7,8 +7,9 @@ import pytest
 
 from tests.end_to_end.conftest import FLOWS, closed
 from tests.support.bundle_storage import storage_configuration
-from tests.support.prefect_stack import Pool, wait_for
+from tests.support.prefect_stack import Pool
 from tests.support.submitting import start, submitted
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ import pytest
 
 from gpu_core.cli.quickstart.services import free_port
 from tests.support.page import Block, blocks_of, is_printed
-from tests.support.prefect_stack import clean_environment, wait_for
+from tests.support.prefect_stack import clean_environment
+from tests.support.waiting import wait_for
 
 PAGE = Path("docs/getting-started.md")
 PATIENCE_S = 400.0

@@ -9,7 +9,7 @@ import pytest
 
 from gpu_core.cli.quickstart.services import free_port
 from tests.end_to_end.conftest import FLOWS
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 # A worker is stuck without a cycle for thirty times as long.
 _POLL_S = "0.2"

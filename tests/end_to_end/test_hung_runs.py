@@ -4,7 +4,7 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.telemetry.hang_markdown import HANG_KEY
 from tests.end_to_end.conftest import FLOWS, closed
 from tests.support.nvml_driver import build_driver, gpu_lines
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 POLICY = """
 version: 1

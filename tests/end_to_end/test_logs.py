@@ -3,7 +3,7 @@
 import json
 
 from tests.end_to_end.conftest import FLOWS, closed
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 # Prefect's command prints them itself, on stdout.
 _OF_THE_COMMAND = ("Received SIG", "Worker '")

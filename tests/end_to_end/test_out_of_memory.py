@@ -3,7 +3,7 @@
 from gpu_core.decisions.attempts.memory_shortage import MemoryShortage, memory_shortage
 from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS, POLICY, closed
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 SHRINK = f"{POLICY}memory: {{action: shrink, remember: true}}\n"
 

@@ -13,7 +13,7 @@ from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS, closed, processes_of
 from tests.support.cuttable_line import HOST, CuttableLine
 from tests.support.postgresql import PostgresqlServer, new_database, stoppable_postgresql
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 _BACK_S = 120.0
 

@@ -8,7 +8,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from gpu_core.cli.main import main
 from tests.end_to_end.conftest import FLOWS, closed
 from tests.support.browser import browser
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.browser
 

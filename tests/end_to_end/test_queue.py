@@ -17,7 +17,7 @@ from gpu_core.decisions.requests.run_workload import RunLimits
 from gpu_core.worker.pending.demand import Demand
 from gpu_core.worker.pending.publisher import Publisher
 from tests.end_to_end.conftest import FLOWS, POLICY
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,8 @@ from gpu_core.decisions.optimization.records import ProposalRecord, ProposalStat
 from gpu_core.decisions.optimization.verification import Verdict
 from tests.end_to_end.conftest import FLOWS, closed
 from tests.support.browser import Page, browser
-from tests.support.prefect_stack import Pool, wait_for
+from tests.support.prefect_stack import Pool
+from tests.support.waiting import wait_for
 
 DAY = FIRST_DAY + timedelta(days=LEARNING_DAYS)
 ANSWER = ("approve", "ada")

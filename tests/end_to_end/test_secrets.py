@@ -17,7 +17,8 @@ from gpu_core.decisions.model.redaction import basic_credentials
 from tests.end_to_end.conftest import FLOWS, processes_of
 from tests.support.mlflow_listener import mlflow_listener
 from tests.support.postgresql import new_database
-from tests.support.prefect_stack import Pool, wait_for
+from tests.support.prefect_stack import Pool
+from tests.support.waiting import wait_for
 
 # No other process of this machine has it while the story looks at what processes are given.
 CANARY = f"canary-{token_hex(8)}"

@@ -2,7 +2,7 @@
 
 from gpu_core.adapters.ledger import Ledger
 from tests.end_to_end.conftest import FLOWS
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 
 def test_workers_of_two_machines_start_no_run_twice(pool, journal):

@@ -5,7 +5,7 @@ from functools import partial
 from gpu_core.decisions.costs.usage_cost import usage_until
 from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 POLICY = """
 version: 1

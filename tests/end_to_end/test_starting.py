@@ -4,7 +4,7 @@ from datetime import datetime
 
 from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 
 def test_no_run_is_preempted_while_it_starts(pool, journal, tmp_path):

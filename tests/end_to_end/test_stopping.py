@@ -14,7 +14,8 @@ from gpu_core.cli.quickstart.services import Service
 from gpu_core.worker.startup.stopping import LONGEST_STOP_S
 from tests.end_to_end.conftest import FLOWS
 from tests.support.cuttable_line import CuttableLine
-from tests.support.prefect_stack import PrefectServer, wait_for
+from tests.support.prefect_stack import PrefectServer
+from tests.support.waiting import wait_for
 
 # A busy machine may take a while for what an idle one does at once.
 _SLACK_S = 30.0

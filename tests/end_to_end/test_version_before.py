@@ -20,7 +20,8 @@ from blocks.mlflow_tracking import MLflowTracking
 from blocks.usage_ledger import UsageLedger
 from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS, closed
-from tests.support.prefect_stack import Pool, PrefectServer, wait_for
+from tests.support.prefect_stack import Pool, PrefectServer
+from tests.support.waiting import wait_for
 
 RECORDED = Path(__file__).with_name("version_before")
 NEWEST_CHECKPOINT = "000001-00000002"

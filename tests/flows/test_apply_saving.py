@@ -33,7 +33,7 @@ from gpu_core.decisions.optimization.proposal import Proposal
 from gpu_core.decisions.optimization.records import ProposalRecord, ProposalState, proposed
 from gpu_core.decisions.optimization.target import Before, Target
 from tests.gpu_core.decisions.optimization.test_propose import ON_SPOT, WORK, ask, history
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 APPROVE = {"decision": "approve", "name": "ada"}
 DECLINE = {"decision": "decline", "name": "bob"}

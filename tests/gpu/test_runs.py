@@ -7,7 +7,8 @@ import pytest
 
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from tests.gpu.conftest import FLOWS
-from tests.support.prefect_stack import Pool, wait_for
+from tests.support.prefect_stack import Pool
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.gpu
 

@@ -26,9 +26,9 @@ from gpu_core.decisions.telemetry.metrics import (
     worker_metrics,
 )
 from gpu_core.decisions.telemetry.samples import GpuSample
-from tests.support.prefect_stack import wait_for
 from tests.support.prometheus import RULES, run_prometheus
 from tests.support.tools import require
+from tests.support.waiting import wait_for
 
 MONITORING = Path(__file__).parents[2] / "infra" / "monitoring"
 SCRAPES = Path(__file__).parents[1] / "gpu_core" / "adapters" / "prometheus" / "scrapes"

@@ -14,8 +14,8 @@ from gpu_core.decisions.policy.telemetry import TelemetryPolicy
 from gpu_core.worker.kubernetes.cluster.gpu_health import GpuHealthWatch
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
 from tests.support.nvml_driver import build_driver, driver_environment, gpu_lines
-from tests.support.prefect_stack import wait_for
 from tests.support.prometheus import run_prometheus
+from tests.support.waiting import wait_for
 
 MIB = 2**20
 BUSY = {

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.browser import Page, browser
 from tests.support.nightly_report import report, without_picture
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 # Far longer than a busy machine takes until a quickstart has ended.
 _STOP_S = 240.0

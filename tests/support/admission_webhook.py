@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from tests.support.cluster import Json, KubectlFailed, Namespace, wait_until
+from tests.support.cluster import Json, KubectlFailed, Namespace
+from tests.support.waiting import wait_for
 
 NAME = "rules.platform.test"
 """What the API server calls it in its refusals."""
@@ -32,7 +33,7 @@ def denying(namespace: Namespace, resource: str, why: str, folder: Path) -> Iter
         _configured("Validating", namespace, client, [resource]),
     ):
         # The API server learns of it a moment later.
-        wait_until(lambda: _is_denied(namespace, plural), "the webhook is asked")
+        wait_for(lambda: _is_denied(namespace, plural), "the webhook is asked")
         yield
 
 

@@ -16,6 +16,7 @@ from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
 from tests.support.tools import require
+from tests.support.waiting import wait_for
 
 # Nothing but the page: no updates, no telemetry, no first-run questions.
 _QUIET = [
@@ -101,10 +102,12 @@ class Page:
 
     def wait_for(self, *texts: str) -> None:
         """Wait until the page shows these texts."""
-        deadline = time.monotonic() + _PAGE_S
-        while missing := [text for text in texts if text not in self.text()]:
-            assert time.monotonic() < deadline, f"the page does not show {missing}: {self.text()}"
-            time.sleep(0.1)
+
+        def missing() -> list[str]:
+            shown = self.text()
+            return [text for text in texts if text not in shown]
+
+        wait_for(lambda: not missing(), lambda: f"the page shows {missing()}: {self.text()}")
 
     def is_in_width(self, text: str) -> bool:
         """Can a text that the page shows be read without scrolling sideways?"""

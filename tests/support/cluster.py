@@ -7,14 +7,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.support.tools import do_without
+from tests.support.waiting import wait_for
 
 KUBECONFIG_VARIABLE = "PREFECT_GPU_TEST_KUBECONFIG"
 LOCAL_CLUSTER = Path(__file__).parents[1] / "local_cluster"
@@ -28,7 +28,6 @@ _NETWORK_PLUGIN = Path("/usr/lib/cni/loopback")
 # A node falls silent sooner than Kubernetes' 40 s, so that tests of it need not wait that long.
 NODE_GRACE_S = 20
 _COMMAND_S = 600
-_WAIT_S = 600
 
 Json = dict[str, Any]
 
@@ -178,14 +177,6 @@ class Namespace:
         self.cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
 
 
-def wait_until(is_so: Callable[[], bool], what: str, within_s: float = _WAIT_S) -> None:
-    """Wait until it is so, or fail with what did not come."""
-    deadline = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < deadline, f"after {within_s} s there is still not: {what}"
-        time.sleep(0.2)
-
-
 def job_manifest(name: str, command: Sequence[str], gpus: int = 1, **pod: Any) -> Json:
     """A Job of one busybox container that runs once on the host's network.
 
@@ -273,7 +264,7 @@ def new_namespace(cluster: Cluster) -> Iterator[Namespace]:
     namespace = Namespace(cluster, name)
     try:
         # No pod can be created before the namespace has its service account.
-        wait_until(lambda: _has_account(namespace), "the namespace's service account")
+        wait_for(lambda: _has_account(namespace), "the namespace's service account")
         yield namespace
     finally:
         cluster.kubectl("delete", "namespace", name, "--wait=false")

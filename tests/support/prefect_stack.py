@@ -18,6 +18,7 @@ from gpu_core.cli.quickstart.services import Service, Services, free_port
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from tests.support import signals
 from tests.support.postgresql import new_database
+from tests.support.waiting import wait_for
 
 # A server that ends while it starts fails at once. With a load of 15 one took over 240 s.
 _UP_S = 600.0
@@ -136,30 +137,6 @@ def new_server(
 
 
 # What takes a quiet machine a minute may take ten where other work uses all cores.
-_LEAST_PATIENCE_S = 600.0
-
-
-def wait_for(
-    condition: Callable[[], object], what: str | Callable[[], str], timeout_s: float = 60.0
-) -> None:
-    """Look until the condition holds.
-
-    Args:
-        condition: Of the system under test.
-        what: The condition, for people; a function is asked when the time is over.
-        timeout_s: Wait so long for it, and ten minutes at least: no verdict hangs on a busy
-            machine. What has to be quick is timed by its test.
-
-    Raises:
-        AssertionError: It did not hold in time.
-    """
-    timeout_s = max(timeout_s, _LEAST_PATIENCE_S)
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            expected = what if isinstance(what, str) else what()
-            raise AssertionError(f"not within {timeout_s:.0f} s: {expected}")
-        time.sleep(0.1)
 
 
 _LOG_LINES = 80

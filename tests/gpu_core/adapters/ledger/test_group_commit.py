@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from gpu_core.adapters.ledger.engine import connect, parse_url, writing
 from gpu_core.adapters.ledger.errors import LedgerError
 from gpu_core.adapters.ledger.group_commit import GroupCommit
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 NUMBERS = sa.Table("numbers", sa.MetaData(), sa.Column("n", sa.Integer, primary_key=True))
 WITHIN_S = 60

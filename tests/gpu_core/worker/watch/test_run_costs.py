@@ -21,7 +21,7 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 from gpu_core.worker.watch.run_costs import RunCosts
 from tests.support.mlflow_server import MlflowServer, mlflow_server
-from tests.support.prefect_stack import wait_for
+from tests.support.waiting import wait_for
 
 LATER = at(5)
 
