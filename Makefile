@@ -29,7 +29,9 @@ LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 \
 	--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 # A lock names every dependency, so that nothing is left to resolve, and the build back end. Python
 # compiles a module when it is first imported: to compile all of them takes half of the installation.
-INSTALL_LOCKED = $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-compile \
+# Where Python may not write what it compiles, it would compile for each process anew.
+NO_COMPILE = $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
+INSTALL_LOCKED = $(BIN)/python -m pip install --disable-pip-version-check --quiet $(NO_COMPILE) \
 	--require-hashes --no-deps
 INSTALL_PACKAGE = $(BIN)/python -m pip install --disable-pip-version-check --quiet \
 	--no-deps --no-build-isolation --editable .
