@@ -1,7 +1,7 @@
 """Which model does a text name, and by which of its spellings?"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from gpu_core.decisions.model.errors import listed, nearest_name
@@ -125,7 +125,7 @@ def take_model(line: TextLine) -> tuple[Model | None, str | None]:
     unknown = line.take(_UNKNOWN)
     if unknown is not None:
         return None, unknown[0]
-    match = re.search(rf"(?<![\w.])(?:{_longest(_SPELLED)}|{_FAMILIES}){_VARIANT}(?!\w)", line.text)
+    match = re.search(rf"(?<![\w.])(?:{_MODELS}|{_FAMILIES}){_VARIANT}(?!\w)", line.text)
     while match is not None and _is_plain_word(match, line.text):
         match = re.compile(rf"(?<![\w.])(?:{_FAMILIES}){_VARIANT}(?!\w)").search(
             line.text, match.end()
@@ -203,17 +203,15 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s_/-]", "", name)
 
 
-def _longest(names: Mapping[str, str]) -> str:
+def _pattern(names: Iterable[str]) -> str:
     """A pattern for these names with any blank or hyphen between their parts, longest first."""
-    spelled = {s for n in KNOWN_MODELS for s in (n, *_SPELLINGS.get(n, ()))}
-    patterns = (
+    return "|".join(
         r"[ _-]?".join(re.escape(part) for part in re.split(r"[ _-]", name))
-        for name in sorted(spelled, key=len, reverse=True)
-        if _plain(name) in names
+        for name in sorted(names, key=lambda name: (-len(name), name))
     )
-    return "|".join(patterns)
 
 
+_MODELS = _pattern({s for n in KNOWN_MODELS for s in (n, *_SPELLINGS.get(n, ()))})
 _SPELLED: Mapping[str, str] = MappingProxyType(
     {_plain(s): name for name in KNOWN_MODELS for s in (name, *_SPELLINGS.get(name, ()))}
 )

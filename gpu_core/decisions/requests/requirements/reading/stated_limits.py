@@ -166,17 +166,24 @@ def _says_each(line: TextLine) -> bool:
     return is_each or re.search(r"; +(?:of|x) +;", line.text) is not None
 
 
-_REST = r"[$€£] ?[\d.,]*\w*|[\d.,]+ ?(?:usd|dollars?|euros?|eur)\b|[\d.,]*\d[\d./-]* ?x? ?gpus?\b"
+# From the beginning of a number and never back into it: a text may be one long number.
+_REST = (
+    r"[$€£] ?[\d.,]*\w*|(?<![\d.,])[\d.,]++ ?(?:usd|dollars?|euros?|eur)\b"
+    r"|(?<![\d./-])[./-]*+(?P<gpus>\d[\d./-]*+ ?x? ?gpus?\b)"
+)
 
 
 def _refuse_rest(line: TextLine) -> None:
     """What still speaks of money or of a number of GPUs was not understood."""
     rest = re.search(_REST, line.text)
     if rest is not None:
+        before = line.text[: rest.start("gpus")] if rest["gpus"] else ""
+        # What stands before a comma belongs to the number.
+        thousands = before[len(before.rstrip("0123456789.,")) :]
         raise NoEstimate(
             "text",
             "has a budget or a number of GPUs that is not understood",
-            got=rest[0].strip(),
+            got=f"{thousands}{rest['gpus'] or rest[0]}".strip(),
             allowed="such as 'under $50' or 'on 4 GPUs'",
         )
 

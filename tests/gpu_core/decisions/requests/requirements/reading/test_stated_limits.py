@@ -1,5 +1,8 @@
 """A GPU, a time or a sum of money that a text states is a constraint."""
 
+import contextlib
+import time
+
 import pytest
 
 from gpu_core.decisions.model.errors import InvalidInput
@@ -71,6 +74,8 @@ def test_limits(text, want):
         ("fine-tune a 7B on 4 nodes with 8 gpus", "(got '8 GPUs, 4 nodes')"),
         ("fine-tune a 7B on 0.5 gpu", "(got '0.5 gpu')"),
         ("fine-tune a 7B on 4-8 gpus", "(got '4-8 gpus')"),
+        ("fine-tune a 7B on 1,000.5 gpus", "(got '1,000.5 gpus')"),
+        ("fine-tune a 7B on 3,4-8 gpus", "(got '3,4-8 gpus')"),
         ("fine-tune a 7B for $1.5b", "(got '$1.5b')"),
         ("fine-tune a 7B at $2 per hour", "(got '$2')"),
         ("fine-tune a 7B for 500 euros", "(got '500 euros')"),
@@ -85,3 +90,13 @@ def test_what_cannot_be_is_refused(text, want):
     with pytest.raises(InvalidInput) as caught:
         read_text(text)
     assert want in str(caught.value)
+
+
+@pytest.mark.parametrize("unit", ["9", "9,", "9.", "9/", "9-", ".", "-", "$"])
+def test_a_text_that_is_one_long_number_is_read_at_once(unit):
+    """Each place of it could begin a number of GPUs: tried one by one, that took 40 s."""
+    text = f"fine-tune a 7B on {unit * 1_900}"[:1_950] + " cats"
+    began_s = time.process_time()
+    with contextlib.suppress(InvalidInput):
+        read_text(text)
+    assert time.process_time() - began_s < 2
