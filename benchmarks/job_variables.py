@@ -12,8 +12,10 @@ import random
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from gpu_core.decisions.policy.policy import Policy
 from tests.support.job_variables import generated, read
@@ -48,14 +50,15 @@ def measure(inputs: int, first_seed: int) -> Outcome:
     slowest_s, slowest_seed = 0.0, first_seed
     for seed in range(first_seed, first_seed + inputs):
         variables = generated(random.Random(seed))
-        began_s = time.process_time()
+        began_s = time.perf_counter()
         try:
             why = read(variables, policy)
         except Exception:  # what else it may be is what is measured
             lost.append(f"seed {seed}: {traceback.format_exc(limit=-3)}")
             continue
-        finally:
-            took_s = time.process_time() - began_s
+        # Processor time takes long to read, and is at most the time that passed.
+        if time.perf_counter() - began_s > slowest_s:
+            took_s = _processor_s(variables, policy)
             if took_s > slowest_s:
                 slowest_s, slowest_seed = took_s, seed
         read_count += why is None
@@ -70,6 +73,13 @@ def measure(inputs: int, first_seed: int) -> Outcome:
         slowest_s=slowest_s,
         slowest_seed=slowest_seed,
     )
+
+
+def _processor_s(variables: Mapping[str, Any], policy: Policy) -> float:
+    """How much of the processor's time does it take to read these?"""
+    began_s = time.process_time()
+    read(variables, policy)
+    return time.process_time() - began_s
 
 
 def is_presentable(message: str) -> bool:
