@@ -4,8 +4,9 @@ The model is Kueue's (pkg/cache/scheduler/resource_node.go): a part of each node
 lent; what a node uses beyond that part counts at its parent too, and so on to the root.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 
 from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.policy.flavor_keys import bucket_of
@@ -20,6 +21,8 @@ class QuotaNode:
     """The quota of a team, a cohort or the root in one bucket, in thousandths of GPUs."""
 
     name: str
+    number: int
+    """Its own in the tree: usage is counted by it."""
     quota_milli: int
     """Its nominal quota, and for a cohort what its members may lend it."""
     unlent_milli: int = 0
@@ -45,7 +48,7 @@ Path = tuple[QuotaNode, ...]
 
 
 class QuotaTree:
-    """What each team may have, by bucket. Never changes: a tree for a policy and a cluster.
+    """What each team may have, by bucket. No answer changes: a tree for a policy and a cluster.
 
     The root has what the cluster has beyond all nominal quotas. Where quotas promise
     more than there is, because a node is gone, the promises stay and the root has nothing.
@@ -62,9 +65,11 @@ class QuotaTree:
         for flavor, milli in capacity_milli.items():
             capacity[self.bucket(flavor)] += milli
         self._roots: dict[str, QuotaNode] = {}
-        self._paths: dict[tuple[str, str], Path] = {}
+        self._paths: dict[tuple[str | None, str], Path] = {}
+        self._most_ever: dict[tuple[str | None, str], int] = {}
+        self._numbers = count()
         for bucket, milli in capacity.items():
-            nodes = _nodes(policy, bucket, milli)
+            nodes = _nodes(policy, bucket, milli, self._numbers)
             self._roots[bucket] = nodes[_ROOT]
             for name, team in policy.teams.items():
                 names = [_team(name), *_above(team.cohort, policy)]
@@ -80,12 +85,18 @@ class QuotaTree:
 
     def path(self, team: str | None, bucket: str) -> Path:
         """The nodes whose quota this team uses: itself, its cohorts, the root."""
-        known = None if team is None else self._paths.get((team, bucket))
-        return known or (_unlisted(team), self._roots[bucket])
+        known = self._paths.get((team, bucket))
+        if known is None:
+            unlisted = QuotaNode(name=_team(team), number=next(self._numbers), quota_milli=0)
+            known = self._paths[team, bucket] = (unlisted, self._roots[bucket])
+        return known
 
     def most_ever(self, team: str | None, bucket: str) -> int:
         """How much could the team have if no other had any, in thousandths of GPUs?"""
-        return QuotaUsage(self).available(team, bucket)
+        known = self._most_ever.get((team, bucket))
+        if known is None:
+            known = self._most_ever[team, bucket] = QuotaUsage(self).available(team, bucket)
+        return known
 
 
 class QuotaUsage:
@@ -100,9 +111,9 @@ class QuotaUsage:
 
     def __init__(self, tree: QuotaTree) -> None:
         self._tree = tree
-        # What counts at each node: of its own usage, and of its members' beyond their unlent
-        # parts.
-        self._used: dict[tuple[str, str], int] = {}
+        # What counts at each node, by its number: of its own usage, and of its members' beyond
+        # their unlent parts.
+        self._used: dict[int, int] = {}
         self._holders: dict[tuple[str | None, str], int] = {}
         self.borrowing_changes = 0
         """How often a team or cohort started or ceased to use more than its quota. While it stands
@@ -119,22 +130,28 @@ class QuotaUsage:
     def allocate(self, team: str | None, bucket: str, milli: int) -> None:
         """The team holds this many thousandths of GPUs more."""
         self._change_holding(team, bucket, milli)
+        used_by = self._used
         for node in self._tree.path(team, bucket):
-            used = self._used.get((node.name, bucket), 0)
-            self._set_used(node, bucket, used, used + milli)
-            milli -= min(milli, max(0, node.unlent_milli - used))
-            if not milli:
-                return
+            used = used_by.get(node.number, 0)
+            self._set_used(node, used, used + milli)
+            unlent_left = node.unlent_milli - used
+            if unlent_left > 0:
+                if milli <= unlent_left:
+                    return
+                milli -= unlent_left
 
     def release(self, team: str | None, bucket: str, milli: int) -> None:
-        """The team holds this many thousandths of GPUs less: the inverse of `take`."""
+        """The team holds this many thousandths of GPUs less: the inverse of `allocate`."""
         self._change_holding(team, bucket, -milli)
+        used_by = self._used
         for node in self._tree.path(team, bucket):
-            used = self._used.get((node.name, bucket), 0)
-            self._set_used(node, bucket, used, used - milli)
-            milli = min(milli, max(0, used - node.unlent_milli))
-            if not milli:
+            used = used_by.get(node.number, 0)
+            self._set_used(node, used, used - milli)
+            lent = used - node.unlent_milli
+            if lent <= 0:
                 return
+            if milli > lent:
+                milli = lent
 
     def held(self, team: str | None, bucket: str) -> int:
         """How much does the team hold, in thousandths of GPUs?"""
@@ -144,13 +161,16 @@ class QuotaUsage:
         """How much more could the team take now, with borrowing, in thousandths of GPUs?"""
         if not self._tree.has_quota(team):
             return 0
+        used_by = self._used
         *below, root = self._tree.path(team, bucket)
-        available = root.quota_milli - self._used.get((root.name, bucket), 0)
+        available = root.quota_milli - used_by.get(root.number, 0)
         for node in reversed(below):
-            used = self._used.get((node.name, bucket), 0)
-            if node.most_milli is not None:
-                available = min(available, node.most_milli - max(used, node.unlent_milli))
-            available += max(0, node.unlent_milli - used)
+            used, unlent_milli = used_by.get(node.number, 0), node.unlent_milli
+            most_milli = node.most_milli
+            if most_milli is not None:
+                available = min(available, most_milli - max(used, unlent_milli))
+            if used < unlent_milli:
+                available += unlent_milli - used
         return max(0, available)
 
     def available_unborrowed(self, team: str | None, bucket: str) -> int:
@@ -199,12 +219,12 @@ class QuotaUsage:
         for node in self._tree.path(other, bucket):
             if node.name in ours:
                 break  # from here on the paths are one
-            if self._used.get((node.name, bucket), 0) <= node.quota_milli:
+            if self._used.get(node.number, 0) <= node.quota_milli:
                 return False
         return True
 
-    def _set_used(self, node: QuotaNode, bucket: str, before: int, after: int) -> None:
-        self._used[node.name, bucket] = after
+    def _set_used(self, node: QuotaNode, before: int, after: int) -> None:
+        self._used[node.number] = after
         if (before > node.quota_milli) != (after > node.quota_milli):
             self.borrowing_changes += 1
 
@@ -215,14 +235,17 @@ class QuotaUsage:
         self._holders[team, bucket] = self._holders.get((team, bucket), 0) + milli
 
 
-def _nodes(policy: QuotaPolicy, bucket: str, capacity_milli: int) -> dict[str, QuotaNode]:
+def _nodes(
+    policy: QuotaPolicy, bucket: str, capacity_milli: int, numbers: Iterator[int]
+) -> dict[str, QuotaNode]:
     """All nodes by name, folded from the teams to the root."""
     teams_milli = nominal_quota_of_teams(policy, bucket, capacity_milli)
     nodes: dict[str, QuotaNode] = {}
     lent_to: dict[str, int] = {}
 
     def add(name: str, parent: str, quota: Quota, nominal_milli: int) -> None:
-        node = _node(name, quota, policy.strategy, bucket, nominal_milli + lent_to.get(name, 0))
+        quota_milli = nominal_milli + lent_to.get(name, 0)
+        node = _node(name, next(numbers), quota, policy.strategy, bucket, quota_milli)
         nodes[name] = node
         lent_to[parent] = lent_to.get(parent, 0) + node.lendable_milli
 
@@ -236,26 +259,31 @@ def _nodes(policy: QuotaPolicy, bucket: str, capacity_milli: int) -> dict[str, Q
         promised_milli += nominal_milli
         add(_cohort(name), _cohort(cohort.parent), cohort, nominal_milli)
     shared_milli = max(0, capacity_milli - promised_milli)
-    nodes[_ROOT] = QuotaNode(name=_ROOT, quota_milli=shared_milli + lent_to.get(_ROOT, 0))
+    nodes[_ROOT] = QuotaNode(
+        name=_ROOT, number=next(numbers), quota_milli=shared_milli + lent_to.get(_ROOT, 0)
+    )
     return nodes
 
 
-def _node(name: str, quota: Quota, strategy: str, bucket: str, quota_milli: int) -> QuotaNode:
+def _node(
+    name: str, number: int, quota: Quota, strategy: str, bucket: str, quota_milli: int
+) -> QuotaNode:
     if strategy == "static":
         return QuotaNode(
-            name=name, quota_milli=quota_milli, unlent_milli=quota_milli, borrowing_limit_milli=0
+            name=name,
+            number=number,
+            quota_milli=quota_milli,
+            unlent_milli=quota_milli,
+            borrowing_limit_milli=0,
         )
     lending_limit_milli = quota.lending_limit_milli.get(bucket, quota_milli)
     return QuotaNode(
         name=name,
+        number=number,
         quota_milli=quota_milli,
         unlent_milli=max(0, quota_milli - lending_limit_milli),
         borrowing_limit_milli=quota.borrowing_limit_milli.get(bucket),
     )
-
-
-def _unlisted(team: str | None) -> QuotaNode:
-    return QuotaNode(name=_team(team), quota_milli=0)
 
 
 def _team(name: str | None) -> str:

@@ -8,7 +8,7 @@ from gpu_core.decisions.policy.backfill import Backfill
 from gpu_core.decisions.scheduling import messages
 from gpu_core.decisions.scheduling.allocations import Holding
 from gpu_core.decisions.scheduling.consolidation import movers_for
-from gpu_core.decisions.scheduling.decision import Decision, Explain, for_whole_group
+from gpu_core.decisions.scheduling.decision import Decision, Explain, SharedExplain, for_whole_group
 from gpu_core.decisions.scheduling.kept_nodes import likely_nodes
 from gpu_core.decisions.scheduling.plan import Preempt
 from gpu_core.decisions.scheduling.plan_builder import PlanBuilder, assumed_s, or_forever
@@ -57,6 +57,8 @@ class BlockedWorkloads:
         if not self._is_search_unfinished or decision.explain is None:
             return decision
         explain = partial(messages.with_unfinished_search, explain=decision.explain)
+        if decision.is_for_whole_group:
+            return decision._replace(explain=SharedExplain(explain))
         return decision._replace(explain=explain)
 
     def _wait(self, group: WorkloadGroup, entry: QueueEntry, *, is_first: bool) -> Decision:

@@ -1,15 +1,16 @@
 """Mutable scheduler state between cycles."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpu_core.decisions.model.cluster import Allocation
+from gpu_core.decisions.model.cluster import Allocation, Flavor
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.scheduling.allocations import AllocationIndex, Holding, holding_of
 from gpu_core.decisions.scheduling.ordering import WorkloadOrder
 from gpu_core.decisions.scheduling.queue import PendingQueue
-from gpu_core.decisions.scheduling.quota_usage import Entitlements
+from gpu_core.decisions.scheduling.quota_usage import Entitlements, Owner, owner_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,6 +24,15 @@ class View:
         """Counts a holding."""
         self.cluster.observe(holding.shape, holding.allocation.placement)
         self.entitlements.allocate_holding(holding)
+
+    def allocate_all(self, holdings: Iterable[Holding]) -> None:
+        """Counts holdings: quota once for each owner and flavor."""
+        milli: Counter[tuple[Owner, Flavor | None]] = Counter()
+        for holding in holdings:
+            self.cluster.observe(holding.shape, holding.allocation.placement)
+            milli[owner_of(holding.workload), holding.flavor] += holding.gpu_milli
+        for (owner, flavor), held_milli in milli.items():
+            self.entitlements.allocate(owner, flavor, held_milli)
 
     def release(self, holding: Holding) -> None:
         """Stops counting a holding."""
@@ -45,6 +55,17 @@ class SchedulerState:
     """Ids of draining workloads."""
     gpus_by_group: dict[str, float]
     """GPUs that the runs of each sweep hold."""
+
+    def add_all(self, allocations: Iterable[Allocation]) -> None:
+        """Adds allocations of different workloads, of which none has one."""
+        holdings = [holding_of(allocation, self.order) for allocation in allocations]
+        for holding in holdings:
+            self.holdings.add(holding)
+            self._count(holding, 1)
+            if holding.allocation.is_draining:
+                self.draining.add(holding.workload_id)
+        self.current.allocate_all(holdings)
+        self.after_draining.allocate_all(h for h in holdings if not h.allocation.is_draining)
 
     def add(self, allocation: Allocation) -> None:
         """Adds or replaces the allocation of a workload."""

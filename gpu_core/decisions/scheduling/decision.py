@@ -28,6 +28,38 @@ class Decision(NamedTuple):
     """The decision holds for the whole group behind it."""
 
 
+class SharedExplain:
+    """The explanation of workloads that have all in common that it is made from: worded once.
+
+    Args:
+        explain: Reads only those fields of a workload that are part of its group.
+    """
+
+    __slots__ = ("_explain", "_first")
+
+    def __init__(self, explain: Explain) -> None:
+        self._explain = explain
+        self._first: Explanation | None = None
+
+    def __call__(self, workload: Workload, /, *, position: int) -> Explanation:
+        """The workload's explanation, given its position in the queue."""
+        first = self._first
+        if first is None:
+            first = self._first = self._explain(workload, position=position)
+            return first
+        return Explanation(
+            workload_id=workload.workload_id,
+            reason=first.reason,
+            summary=first.summary,
+            resolution=first.resolution,
+            position=position,
+            expected_start_at=first.expected_start_at,
+            expected_start_from=first.expected_start_from,
+            expected_start_until=first.expected_start_until,
+            numbers=first.numbers,
+        )
+
+
 def not_queued(explain: Explain) -> Decision:
     """The workload is not queued; the next one is considered."""
     return Decision(explain, True, is_queued=False)
@@ -35,4 +67,5 @@ def not_queued(explain: Explain) -> Decision:
 
 def for_whole_group(explain: Explain, *, is_queued: bool = True) -> Decision:
     """The decision holds for all workloads of the group."""
-    return Decision(explain, False, is_queued=is_queued, is_for_whole_group=True)
+    shared = SharedExplain(explain)
+    return Decision(shared, False, is_queued=is_queued, is_for_whole_group=True)

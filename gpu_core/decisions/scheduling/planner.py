@@ -49,8 +49,7 @@ def plan_cycle(snapshot: Snapshot, policy: Policy, now: datetime) -> Plan:
     """
     _refuse_contradictions(snapshot)
     planner = Planner(policy, snapshot.nodes)
-    for allocation in snapshot.allocations:
-        planner.allocate(allocation)
+    planner.load(snapshot.allocations)
     for workload in snapshot.pending:
         planner.submit(workload)
     return planner.plan(
@@ -90,8 +89,7 @@ class Planner:
             return
         held = [holding.allocation for holding in self._state.holdings]
         self._state = self._new_state(nodes)
-        for allocation in held:
-            self._state.add(allocation)
+        self._state.add_all(held)
 
     def submit(self, workload: Workload) -> None:
         """Adds or replaces a pending workload."""
@@ -100,6 +98,10 @@ class Planner:
     def withdraw(self, workload_id: str) -> None:
         """Removes a pending workload."""
         self._pending.leave(workload_id)
+
+    def load(self, allocations: Iterable[Allocation]) -> None:
+        """Adds allocations of different workloads that have none, faster than one by one."""
+        self._state.add_all(allocations)
 
     def allocate(self, allocation: Allocation) -> None:
         """Adds or replaces an allocation, for example after a checkpoint or when it drains."""

@@ -1,6 +1,8 @@
 """Which workloads could be preempted, by node and scope, and at what loss."""
 
-from collections.abc import Container, Iterable, Sequence, Set
+import math
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
@@ -100,6 +102,7 @@ class PreemptionIndex:
         self._by_team: dict[str | None, list[Holding]] = {}
         for holding in candidates.holdings:
             self._by_team.setdefault(holding.account.team, []).append(holding)
+        self._gpus_by_team: dict[str | None, Counter[str]] = {}
         self._node_candidates: dict[PreemptionScope, NodeCandidates] = {}
         self._nodes: dict[str, _NodeHoldings] = {}
 
@@ -131,6 +134,16 @@ class PreemptionIndex:
         return (
             h for t in teams for h in self._by_team.get(t, ()) if h.workload_id in self.candidates
         )
+
+    def gpus_of_team(self, team: str | None) -> Mapping[str, int]:
+        """How many GPUs of each node did candidates of this team hold at first?"""
+        gpus = self._gpus_by_team.get(team)
+        if gpus is None:
+            gpus = self._gpus_by_team[team] = Counter()
+            for holding in self._by_team.get(team, ()):
+                for share in holding.allocation.placement.shares:
+                    gpus[share.node] += len(share.gpu_ids)
+        return gpus
 
     def gpus_on(self, node: str, holding: Holding) -> int:
         """How many usable GPUs of the node does it hold?"""
@@ -175,8 +188,19 @@ class NodeCandidates:
         priority only."""
         self.names_all = scope.priority is None or not scope.reclaims
         """No other node has a candidate in this cycle."""
+        self._gpus_by_node: Mapping[str, int] | None = (
+            None
+            if scope.any_team or scope.priority is None or scope.reclaims
+            else index.gpus_of_team(scope.team)
+        )
         self._known: dict[str, tuple[_NodeHoldings, Set[Account], CandidateSet | None]] = {}
         """The last answer for a node, and what it was about."""
+
+    def most_gpus_on(self, node: str) -> float:
+        """How many GPUs of the node could its candidates hold at most?"""
+        if self.names_all and node not in self.nodes:
+            return 0
+        return math.inf if self._gpus_by_node is None else self._gpus_by_node.get(node, 0)
 
     def on(self, node: str) -> "CandidateSet | None":
         """Which candidates does the node have now? None: none."""
@@ -191,13 +215,15 @@ class NodeCandidates:
         return found
 
     def _among(self, on_node: "_NodeHoldings", borrowing: Set[Account]) -> "CandidateSet | None":
-        if self._scope.priority is None:
-            is_included = tuple([holding.account in borrowing for holding in on_node.free])
+        scope = self._scope
+        if scope.priority is None:
+            places = on_node.places_of_accounts(borrowing)
+        elif scope.any_team or scope.reclaims:
+            places = tuple([n for n, h in enumerate(on_node.free) if scope.includes(h, borrowing)])
         else:
-            is_included = tuple(
-                [self._scope.includes(holding, borrowing) for holding in on_node.free]
-            )
-        return on_node.candidate_set(is_included) if True in is_included else None
+            of_team, free = on_node.places_of_team(scope.team), on_node.free
+            places = tuple([n for n in of_team if scope.includes_by_priority(free[n])])
+        return on_node.candidate_set(places) if places else None
 
     def holdings_on(self, node: str) -> list[Holding]:
         """Which holdings on the node are in scope, protected or not? By id."""
@@ -205,6 +231,8 @@ class NodeCandidates:
         return [h for h in self._index.on(node).holdings if includes(h, borrowing)]
 
     def _borrowing_now(self) -> Set[Account]:
+        if not self._scope.reclaims:
+            return _NO_ACCOUNTS
         borrowing = self._index.borrowing(self._scope)
         if self._scope.priority is None and borrowing is not self._borrowing_read:
             self._borrowing_read = borrowing
@@ -222,7 +250,7 @@ class _NodeHoldings:
         index: The loss of each, and the time of the cycle.
     """
 
-    __slots__ = ("_candidate_sets", "_gpus", "_index", "free", "holdings")
+    __slots__ = ("_candidate_sets", "_gpus", "_index", "_places_of_team", "free", "holdings")
 
     def __init__(self, name: str, holdings: list[Holding], index: PreemptionIndex) -> None:
         self.holdings = holdings
@@ -231,20 +259,28 @@ class _NodeHoldings:
         usable_ids = index.after_draining[name].usable_ids
         self._gpus = [_gpus_on(name, holding, usable_ids) for holding in self.free]
         self._index = index
-        self._candidate_sets: dict[tuple[bool, ...], CandidateSet] = {}
+        self._places_of_team: dict[str | None, list[int]] | None = None
+        self._candidate_sets: dict[tuple[int, ...], CandidateSet] = {}
 
-    def candidate_set(self, is_included: tuple[bool, ...]) -> "CandidateSet":
-        """The candidates among `free` that are included."""
-        candidate_set = self._candidate_sets.get(is_included)
+    def places_of_team(self, team: str | None) -> Sequence[int]:
+        """Which of `free` are of this team?"""
+        if self._places_of_team is None:
+            self._places_of_team = {}
+            for place, holding in enumerate(self.free):
+                self._places_of_team.setdefault(holding.account.team, []).append(place)
+        return self._places_of_team.get(team, ())
+
+    def places_of_accounts(self, accounts: Set[Account]) -> tuple[int, ...]:
+        """Which of `free` count against one of these accounts?"""
+        return tuple([place for place, h in enumerate(self.free) if h.account in accounts])
+
+    def candidate_set(self, places: tuple[int, ...]) -> "CandidateSet":
+        """The candidates at these places of `free`."""
+        candidate_set = self._candidate_sets.get(places)
         if candidate_set is None:
-            candidate_set = self._candidate_sets[is_included] = CandidateSet(
-                [
-                    (gpus, self._index.candidates[holding.workload_id])
-                    for is_taken, gpus, holding in zip(
-                        is_included, self._gpus, self.free, strict=True
-                    )
-                    if is_taken
-                ]
+            candidates, gpus, free = self._index.candidates, self._gpus, self.free
+            candidate_set = self._candidate_sets[places] = CandidateSet(
+                [(gpus[place], candidates[free[place].workload_id]) for place in places]
             )
         return candidate_set
 

@@ -33,6 +33,16 @@ class Allowance(NamedTuple):
         return self.own | self.borrowed
 
 
+class _Left(NamedTuple):
+    """What is left to a team of one flavor, in thousandths of GPUs."""
+
+    flavor: Flavor
+    bucket: str
+    nominal_milli: int
+    available_milli: int
+    """With borrowing."""
+
+
 class Entitlements:
     """Remaining quota and user limits.
 
@@ -55,6 +65,7 @@ class Entitlements:
         self._user_limit = user_limit
         self._milli_by_user: dict[Owner, int] = {}
         self._allowances: dict[tuple[str | None, int], Allowance] = {}
+        self._lefts: dict[str | None, list[_Left]] = {}
         self._borrowing: dict[tuple[frozenset[str], tuple[str, ...]], frozenset[Account]] = {}
         self._borrowing_as_of = 0
         self._team_of: dict[tuple[str, ...], str | None] = {}
@@ -89,14 +100,14 @@ class Entitlements:
         self._milli_by_user[owner] = self._milli_by_user.get(owner, 0) + milli
         if self._usage is not None and self._tree is not None and flavor is not None:
             self._usage.allocate(owner.team, self._bucket(flavor), milli)
-            self._allowances.clear()
+            self._forget()
 
     def release(self, owner: Owner, flavor: Flavor | None, milli: int) -> None:
         """Stops counting thousandths of GPUs for the owner."""
         self._milli_by_user[owner] -= milli
         if self._usage is not None and self._tree is not None and flavor is not None:
             self._usage.release(owner.team, self._bucket(flavor), milli)
-            self._allowances.clear()
+            self._forget()
 
     @contextmanager
     def without(self, holdings: Iterable[Holding]) -> Iterator[None]:
@@ -136,12 +147,11 @@ class Entitlements:
         own: set[Flavor] = set()
         borrowed: set[Flavor] = set()
         reclaimable: set[Flavor] = set()
-        for flavor in self._flavors:
-            bucket = self._bucket(flavor)
-            is_within_nominal = milli <= usage.nominal_left(team, bucket)
+        for flavor, bucket, nominal_left, available in self._left(team, usage):
+            is_within_nominal = milli <= nominal_left
             if is_within_nominal:
                 reclaimable.add(flavor)
-            if milli > usage.available(team, bucket):
+            if milli > available:
                 continue
             if self._delays_reserved(team, bucket, milli, is_own=is_within_nominal):
                 continue
@@ -149,6 +159,26 @@ class Entitlements:
         found = Allowance(frozenset(own), frozenset(borrowed), frozenset(reclaimable))
         self._allowances[team, milli] = found
         return found
+
+    def _left(self, team: str | None, usage: QuotaUsage) -> "list[_Left]":
+        """What is left to the team of each flavor now?"""
+        left = self._lefts.get(team)
+        if left is None:
+            left = self._lefts[team] = [
+                _Left(
+                    flavor,
+                    bucket := self._bucket(flavor),
+                    usage.nominal_left(team, bucket),
+                    usage.available(team, bucket),
+                )
+                for flavor in self._flavors
+            ]
+        return left
+
+    def _forget(self) -> None:
+        """Usage has changed."""
+        self._allowances.clear()
+        self._lefts.clear()
 
     def reserve(self, team: str | None, shape: Shape) -> bool:
         """Keeps quota for a workload ahead that waits for it. False: that would not help.

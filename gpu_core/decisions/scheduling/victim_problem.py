@@ -218,11 +218,14 @@ def _open_groups(
     # More victims never close a group: what lies between two sets with the same groups has them.
     enough, not_enough = [everything], [0]
 
+    @cache
     def between(victims: int) -> frozenset[int]:
-        if any(known & ~victims == 0 for known in enough):
-            return at_most
-        if any(victims & ~known == 0 for known in not_enough):
-            return at_least
+        for known in enough:
+            if known & ~victims == 0:
+                return at_most
+        for known in not_enough:
+            if victims & ~known == 0:
+                return at_least
         found = open_groups(victims)
         if found == at_most:
             enough[:] = [victims, *(known for known in enough if victims & ~known)]

@@ -6,6 +6,7 @@ That is so for gangs whose victims span nodes, for quotas, and for parts of GPUs
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
+from operator import attrgetter
 from typing import NamedTuple
 
 from gpu_core.decisions.model.bit_set import numbers_in
@@ -66,6 +67,7 @@ class VictimSearch:
     def __init__(self, problem: VictimProblem, best: int | None, steps: int) -> None:
         self._problem = problem
         self._losses = [candidate.loss for candidate in problem.candidates]
+        self._cheapest_first = sorted(range(len(self._losses)), key=self._losses.__getitem__)
         self._steps_left = self._limit = steps
         self._best, self._best_loss = best, None if best is None else self.loss(best)
         self._bounds: list[dict[tuple[int, int], _Bound | None]] = [{} for _ in problem.options]
@@ -88,7 +90,7 @@ class VictimSearch:
 
     def run(self) -> int | None:
         """The legal set that is enough and loses the least; None: none was found."""
-        self._decide(0, (1 << len(self._losses)) - 1)
+        self._decide(0, (1 << len(self._losses)) - 1, Loss())
         return self._best
 
     def loss(self, victims: int) -> Loss:
@@ -98,43 +100,60 @@ class VictimSearch:
             total = total.plus(self._losses[number])
         return total
 
-    def _decide(self, chosen: int, allowed: int) -> None:
+    def _decide(self, chosen: int, allowed: int, loss: Loss) -> None:
         """Decides about the candidates that are allowed and not chosen yet, one by one."""
         while True:
             self._steps_left -= 1
             if self._steps_left < 0:
                 return
-            bound = self._cheapest_nodes(chosen, allowed)
+            bound = self._cheapest_nodes(chosen, allowed, loss)
             if bound is None:
-                return
-            loss = self.loss(chosen)
-            if self._best_loss is not None and (
-                (loss.lost + bound.lost, loss.victims + bound.victims)
-                >= (self._best_loss.lost, self._best_loss.victims)
-            ):
                 return
             if bound.branch is None:
                 self._best, self._best_loss = chosen, loss
                 return
             bit = 1 << bound.branch
             if self._problem.is_legal(chosen | bit):
-                self._decide(chosen | bit, allowed)
+                self._decide(chosen | bit, allowed, loss.plus(self._losses[bound.branch]))
             allowed &= ~bit
 
-    def _cheapest_nodes(self, chosen: int, allowed: int) -> "_Bound | None":
-        """At least what must be lost beyond the chosen. None: the allowed are not enough."""
+    def _cheapest_nodes(self, chosen: int, allowed: int, loss: Loss) -> "_Bound | None":
+        """At least what must be lost beyond the chosen.
+
+        Args:
+            chosen: The victims so far.
+            allowed: Those that are not ruled out, with the chosen.
+            loss: What the chosen lose.
+
+        Returns:
+            None: the allowed are not enough, or lose no less than the best set that is known.
+        """
         problem = self._problem
         best: _Bound | None = None
         for group, bounds in self._node_bounds(chosen, allowed).items():
-            if len(bounds) < problem.nodes or group not in problem.open_groups(allowed):
+            if len(bounds) < problem.nodes:
                 continue
-            bounds.sort(key=lambda b: (b.lost, b.victims))
+            bounds.sort(key=_by_loss)
             total = _sum(bounds[: problem.nodes])
+            # Quota takes longest: it is asked about nodes that would be better than what is known.
+            if not self._is_better(total, best, loss) or group not in problem.open_groups(allowed):
+                continue
             if total.branch is None and group not in problem.open_groups(chosen):
                 total = self._quota_bound(chosen, allowed)
-            if best is None or (total.lost, total.victims) < (best.lost, best.victims):
-                best = total
+                if not self._is_better(total, best, loss):
+                    continue
+            best = total
         return best
+
+    def _is_better(self, bound: "_Bound", best: "_Bound | None", loss: Loss) -> bool:
+        """Does it lose less than the best nodes, and with the chosen less than the best set?"""
+        if best is not None and (bound.lost, bound.victims) >= (best.lost, best.victims):
+            return False
+        known = self._best_loss
+        return known is None or (loss.lost + bound.lost, loss.victims + bound.victims) < (
+            known.lost,
+            known.victims,
+        )
 
     def _node_bounds(self, chosen: int, allowed: int) -> dict[int, list["_Bound"]]:
         """The bounds of the nodes for which the allowed are enough, by group."""
@@ -151,8 +170,8 @@ class VictimSearch:
 
     def _quota_bound(self, chosen: int, allowed: int) -> "_Bound":
         """Quota is missing: at least one more helper."""
-        helpers = numbers_in(self._problem.quota_helpers & allowed & ~chosen)
-        cheapest = min(helpers, key=lambda i: self._losses[i])
+        helpers = self._problem.quota_helpers & allowed & ~chosen
+        cheapest = next(i for i in self._cheapest_first if helpers >> i & 1)
         return _Bound(self._losses[cheapest].lost, 1, cheapest)
 
     def _bound(self, option: NodeOption, chosen: int, allowed: int) -> "_Bound | None":
@@ -205,6 +224,7 @@ class _Bound(NamedTuple):
 
 
 _NOTHING = _Bound(0, 0.0, None)
+_by_loss = attrgetter("lost", "victims")
 
 
 def _sum(bounds: Sequence[_Bound]) -> _Bound:

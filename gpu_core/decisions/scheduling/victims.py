@@ -145,12 +145,15 @@ class Victims:
         node_info = self._after_draining[node]
         if node_info.has_left(shape):
             return Loss()
+        missing_gpus = shape.gpu_count - node_info.free_gpus
+        if are_counted and missing_gpus > node_candidates.most_gpus_on(node):
+            return None
         candidate_set = node_candidates.on(node)
         if candidate_set is None:
             return None
         # Where only whole GPUs count, their number decides.
         if are_counted and candidate_set.are_whole:
-            return candidate_set.cover(shape.gpu_count - node_info.free_gpus)
+            return candidate_set.cover(missing_gpus)
         candidates = candidate_set.candidates
         if not self.fits_without(node, shape, candidates):
             return None
