@@ -125,6 +125,18 @@ def test_who_stays(changes):
     assert moved(**changes) == {}
 
 
+@pytest.mark.parametrize(
+    ("min_gain", "want"),
+    [
+        pytest.param(2.0, {"small", "mate"}, id="four start for two that move"),
+        pytest.param(2.1, set(), id="enough for each alone, too little for both"),
+    ],
+)
+def test_the_gain_is_that_of_all_who_move(min_gain, want):
+    others = (*OTHERS, runs("mate", {"a": "1"}))
+    assert moved(others=others, consolidation={"min_gain": min_gain}).keys() == want
+
+
 @pytest.mark.parametrize("mode", ["auto", "none", "easy", "conservative"])
 @pytest.mark.parametrize("ends_in_s", [None, 7_200])
 def test_no_workload_moves_to_a_node_that_is_reserved_or_kept(mode, ends_in_s):

@@ -12,6 +12,7 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from gpu_core.testing.builders.workloads import (
+    HIGH,
     NOW,
     ago,
     make_allocation,
@@ -128,3 +129,24 @@ def test_no_start_is_shown_where_a_run_ahead_has_nothing_assigned(ahead_gpus, wa
 def half(placement):
     [share] = placement.shares
     return replace(share, share_milli=500)
+
+
+def test_a_victim_that_frees_quota_alone_is_named_too():
+    """`w` gets two GPUs of one node, of which one is free; its team may hold two, and both go."""
+    quotas = {
+        "reserved_ratio": 0,
+        "teams": {
+            "a": {"nominal_quota": {"*": 2}, "borrowing_limit": {"*": 0}},
+            "b": {"nominal_quota": {"*": 2}},
+        },
+    }
+    held = tuple(
+        make_allocation(make_workload(name, 1, team="a"), {node: "0"})
+        for name, node in (("one", "n1"), ("other", "n2"))
+    )
+    wanted = make_workload("w", 2, priority=HIGH, team="a")
+    snapshot = make_snapshot((make_node("n1", 2), make_node("n2", 2)), held, (wanted,))
+    [explanation] = plan_cycle(snapshot, make_policy(quotas=quotas), NOW).explanations
+    assert explanation.reason is Reason.WAITING_FOR_VICTIMS
+    assert "'one' and 'other' release 2 GPUs" in explanation.summary
+    assert explanation.numbers["coming_gpus"] == 2
