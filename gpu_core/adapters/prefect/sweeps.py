@@ -29,6 +29,9 @@ from gpu_core.decisions.model.units import MICRO_USD_PER_USD
 
 _BUDGET = "budget_usd"
 
+_ASKED = "gpu-sweep-asked:"
+"""Of passes that a pass has scheduled: the tag with the moment of the request."""
+
 _BETWEEN = timedelta(minutes=10)
 """Until a run starts whose pass has died before it has raised the budget."""
 
@@ -132,7 +135,10 @@ async def _schedule(client: PrefectClient, run: FlowRun, state: State[Any]) -> b
 
 
 async def claim_pass(client: PrefectClient, sweep: str, own_id: UUID) -> bool:
-    """May this run decide for the sweep? Passes that were scheduled before it are cancelled.
+    """May this run decide for the sweep? Scheduled passes of older requests are cancelled.
+
+    A pass is as old as the run with which a person asked: one that the pass before has scheduled
+    does not replace what was asked while that one ran.
 
     Returns:
         False: a newer pass is scheduled or runs, and decides instead.
@@ -166,7 +172,7 @@ async def schedule_pass(client: PrefectClient, sweep: str, own_id: UUID, at: dat
         parameters=own.parameters,
         state=Scheduled(scheduled_time=at),
         name=f"sweep-{sweep}-{at:%m-%d-%H-%M-%S}",
-        tags=[_pass_tag(sweep)],
+        tags=[_pass_tag(sweep), f"{_ASKED}{_asked_at(own).isoformat()}"],
         idempotency_key=f"gpu-sweep-pass/{sweep}/after/{own_id}",
         work_queue_name=own.work_queue_name,
         job_variables=own.job_variables,
@@ -181,10 +187,20 @@ def _pass_tag(sweep: str) -> str:
     return f"gpu-sweep-pass:{sweep}"
 
 
-def _age(run: FlowRun) -> tuple[datetime, str]:
+def _age(run: FlowRun) -> tuple[datetime, datetime, str]:
+    return _asked_at(run), _created(run), str(run.id)
+
+
+def _asked_at(run: FlowRun) -> datetime:
+    """When did a person ask for what this pass does?"""
+    asked = next((tag for tag in run.tags if tag.startswith(_ASKED)), None)
+    return _created(run) if asked is None else datetime.fromisoformat(asked.removeprefix(_ASKED))
+
+
+def _created(run: FlowRun) -> datetime:
     if run.created is None:
         raise RuntimeError(f"Prefect's server does not say when {run.name} was made.")
-    return run.created, str(run.id)
+    return run.created
 
 
 async def _tagged(client: PrefectClient, tag: str, *, is_open: bool = False) -> list[FlowRun]:
