@@ -79,8 +79,8 @@ def run_sweep(
     """Give the best trials of a sweep more dollars at equal dollars, and park the others.
 
     Each run of this flow is one pass, and schedules the next one until nothing changes any more. A
-    pass that dies is run again: what has started is not started twice. The newest pass decides, so
-    that a sweep continues with another budget, more trials or other trials to keep under its name.
+    pass that dies is run again: what has started is not started twice. The newest request decides:
+    a sweep continues with another budget, more trials or other trials to keep under its name.
 
     Args:
         name: The sweep's: lower-case letters, digits and hyphens.
@@ -142,7 +142,8 @@ def one_pass(request: SweepRequest, pool: str | None) -> bool:
     """Read, decide, give dollars and publish. Returns whether the sweep continues.
 
     Raises:
-        InvalidInput: The sweep cannot continue; the page says why.
+        InvalidInput: The sweep cannot continue. The page says why, unless the request is not about
+            the sweep of this name.
     """
     found: Sweep = run_coro_as_sync(read_sweep(request, pool))
     trials, metric_names = read_trials(request, found)
@@ -151,7 +152,10 @@ def one_pass(request: SweepRequest, pool: str | None) -> bool:
     decided = sweep_step(request.plan, runs, places_for(request, trials))
     problem = sweep_problem(request, trials, metric_names)
     if problem is None:
-        run_coro_as_sync(give_dollars(request, found, trials, runs, decided))
+        try:
+            run_coro_as_sync(give_dollars(request, found, trials, runs, decided))
+        except InvalidInput as refused:
+            problem = refused
     publish_sweep(request.artifact_key, sweep_page(request, trials, runs, decided, problem))
     if problem is not None:
         raise problem

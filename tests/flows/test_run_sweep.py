@@ -21,9 +21,12 @@ from prefect.states import Cancelled, Failed
 from pydantic import SecretStr
 
 from blocks.usage_ledger import UsageLedger
+from flows import run_sweep as flow_module
 from flows.run_sweep import run_sweep
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.prefect import sweeps
+from gpu_core.decisions.experiments.sweep_request import sweep_request
+from gpu_core.decisions.experiments.sweep_trials import SweepTrial
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.testing.builders.attempts import make_attempt, make_run
@@ -236,6 +239,29 @@ def test_what_cannot_go_on_is_said_and_gives_no_dollars(
     with pytest.raises(InvalidInput, match=want):
         trials.one_pass(**changes)
     assert trials.states() == {1: ("Failed", 1.0)}
+
+
+def test_the_page_says_what_the_deployment_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages: list[str] = []
+
+    async def found(*_: Any) -> flow_module.Sweep:
+        return flow_module.Sweep(uuid4(), "", {})
+
+    async def refuse(*_: Any) -> None:
+        raise InvalidInput("trials", "are refused by the deployment: no such parameter")
+
+    unstarted = (SweepTrial(number=1, parameters={"skil": 1}),)
+    monkeypatch.setattr(flow_module, "read_sweep", found)
+    monkeypatch.setattr(flow_module, "read_trials", lambda *_: (unstarted, frozenset()))
+    monkeypatch.setattr(flow_module, "give_dollars", refuse)
+    monkeypatch.setattr(flow_module, "publish_sweep", lambda _, page: pages.append(page))
+    asked = sweep_request(
+        name="lr", deployment="train/gpu", metric="accuracy", budget_usd=1, first_rung_usd=1,
+        trials=[{"skil": 1}], rungs=1,
+    )  # fmt: skip
+    with pytest.raises(InvalidInput, match="refused by the deployment"):
+        flow_module.one_pass(asked, None)
+    assert "It is stopped: trials are refused by the deployment: no such parameter" in pages[0]
 
 
 def test_nothing_is_decided_while_mlflow_is_unavailable(

@@ -8,6 +8,9 @@ from gpu_core.decisions.model.errors import InvalidInput, nearest_name
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.policy.policy import Policy
 
+_ANEW = "give the sweep another name"
+"""What a trial has lost or not logged it never gets back, whatever is corrected afterwards."""
+
 
 def refuse_policy(policy: Policy) -> None:
     """Refuse a policy under which no trial ever stops.
@@ -78,13 +81,15 @@ def sweep_problem(
         return InvalidInput(
             "deployment", f"keeps no checkpoints: trial {lost.number} was stopped without one",
             got=deployment,
-            remedy="save with checkpointing() in its flow, or give a larger first_rung_usd",
+            remedy="give a larger first_rung_usd; or save with checkpointing() in its flow, and "
+            f"{_ANEW}",
         )  # fmt: skip
     unpriced = next((trial for trial in trials if trial.is_unpriced), None)
     if unpriced is not None:
         return InvalidInput(
             "deployment", f"runs on GPUs without a price: trial {unpriced.number} did",
-            got=deployment, remedy="give the policy a price for them",
+            got=deployment,
+            remedy=f"give the policy a price for them, and {_ANEW}",
         )  # fmt: skip
     finished = [each for each in trials if known[each.trial_id] is TrialStatus.COMPLETED]
     compared = [*stopped, *finished]
@@ -92,6 +97,7 @@ def sweep_problem(
         return InvalidInput(
             "metric", f"is in MLflow for none of {count(len(compared), 'trial')} that have stopped",
             got=request.metric, nearest=nearest_name(request.metric, metric_names),
-            remedy="log it in the flow's tracked_run(), to the MLflow that this run reads",
+            remedy="log it in the flow's tracked_run(), to the MLflow that this run reads, and "
+            f"{_ANEW}",
         )  # fmt: skip
     return None

@@ -6,12 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import product
 
-from gpu_core.decisions.experiments.sweep_rungs import Goal, SweepPlan
+from gpu_core.decisions.experiments.sweep_rungs import MOST_RUNGS, Goal, SweepPlan
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.section import parse_budget
-from gpu_core.decisions.model.units import format_usd
+from gpu_core.decisions.model.units import MICRO_USD_PER_USD
 
 MOST_TRIALS = 1_000
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -42,8 +43,11 @@ class SweepRequest:
         return f"gpu-sweep-{self.name}"
 
     def key(self, parameters: Parameters) -> str:
-        """What Prefect knows a trial by: the same parameters of one sweep start once."""
-        text = json.dumps(parameters, sort_keys=True, default=str)
+        """What Prefect knows a trial by: the same parameters of one sweep start once.
+
+        1.0 and 1 are the same: a browser sends the one as the other.
+        """
+        text = _text(parameters)
         return f"gpu-sweep/{self.name}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
@@ -138,7 +142,7 @@ def _trials(
         raise InvalidInput(
             field, "is out of range", got=f"{len(found):,} trials", allowed=f"1 to {MOST_TRIALS:,}"
         )
-    texts = Counter(json.dumps(each, sort_keys=True, default=str) for each in found)
+    texts = Counter(_text(each) for each in found)
     twice = next((text for text, number in texts.items() if number > 1), None)
     if twice is not None:
         raise InvalidInput(
@@ -146,6 +150,20 @@ def _trials(
             remedy="to repeat a trial give it another seed",
         )  # fmt: skip
     return found
+
+
+def _text(parameters: Parameters) -> str:
+    return json.dumps(_with_whole_numbers(parameters), sort_keys=True, default=str)
+
+
+def _with_whole_numbers(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {name: _with_whole_numbers(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_whole_numbers(each) for each in value]
+    return value
 
 
 def _combinations(grid: Mapping[str, Sequence[object]]) -> tuple[Parameters, ...]:
@@ -162,6 +180,13 @@ def _combinations(grid: Mapping[str, Sequence[object]]) -> tuple[Parameters, ...
 
 def _refuse_too_small(plan: SweepPlan, trials: int) -> None:
     """No trial would come to the last rung."""
+    most = next(n for n in range(1, MOST_RUNGS + 1) if plan.reduction**n > MOST_TRIALS)
+    if plan.rungs > most:
+        raise InvalidInput(
+            "rungs", f"need more than {MOST_TRIALS:,} trials, as one in {plan.reduction} comes on",
+            got=plan.rungs, allowed=f"1 to {most}",
+            remedy="give fewer rungs or a smaller reduction",
+        )  # fmt: skip
     needed = plan.reduction**plan.last_rung
     if trials < needed:
         raise InvalidInput(
@@ -173,6 +198,11 @@ def _refuse_too_small(plan: SweepPlan, trials: int) -> None:
     if plan.budget_micro_usd < last:
         raise InvalidInput(
             "budget_usd", "does not pay for one trial up to the last rung",
-            got=format_usd(plan.budget_micro_usd), allowed=f"{format_usd(last)} or more",
+            got=_usd(plan.budget_micro_usd), allowed=f"{_usd(last)} or more",
             remedy="give more dollars, fewer rungs or a smaller first_rung_usd",
         )  # fmt: skip
+
+
+def _usd(micro_usd: int) -> str:
+    """All of it: rounded to cents a refused amount would look like the allowed one."""
+    return f"${Decimal(micro_usd) / MICRO_USD_PER_USD:,f}"

@@ -49,6 +49,8 @@ def test_a_trial_has_one_key_in_a_sweep_whatever_the_order_of_its_parameters() -
     assert sweep.key({"lr": 0.1, "size": 1}) == sweep.key({"size": 1, "lr": 0.1})
     keys = {sweep.key(trial) for trial in sweep.trials}
     assert len(keys) == 9
+    assert sweep.key({"lr": [1.0], "size": 1}) == sweep.key({"lr": [1], "size": 1.0})
+    assert sweep.key({"lr": True}) != sweep.key({"lr": 1})
     assert not keys & {request(name="other").key(trial) for trial in sweep.trials}
 
 
@@ -72,7 +74,12 @@ def test_a_trial_has_one_key_in_a_sweep_whatever_the_order_of_its_parameters() -
         pytest.param({"grid": {"lr": []}}, "grid.lr", id="a parameter without values"),
         pytest.param({"grid": {"lr": [*range(2000)]}}, "grid", id="very many trials"),
         pytest.param({"grid": {"lr": [1, 1, *range(2, 9)]}}, "grid", id="a trial twice"),
+        pytest.param(
+            {"grid": {"x": [{"lr": [1]}, {"lr": [1.0]}, *range(7)]}}, "grid", id="1 and 1.0"
+        ),
         pytest.param({"grid": {"lr": [1, 2]}}, "trials", id="too few for three rungs"),
+        pytest.param({"rungs": 20}, "rungs", id="rungs for more trials than there may be"),
+        pytest.param({"reduction": 10**300, "rungs": 20}, "rungs", id="an immense reduction"),
         pytest.param({"keep": [10]}, "keep", id="a trial that there is not"),
     ],
 )
@@ -80,6 +87,11 @@ def test_what_cannot_be_a_sweep_is_named(changes: dict[str, Any], want_field: st
     with pytest.raises(InvalidInput) as caught:
         request(**changes)
     assert caught.value.field == want_field
+
+
+def test_a_budget_just_below_the_last_rung_reads_differently() -> None:
+    with pytest.raises(InvalidInput, match=r"got '\$9'\); allowed: \$9\.0036 or more"):
+        request(budget_usd=9, first_rung_usd=1.0004)
 
 
 def test_a_policy_that_stops_no_run_is_refused() -> None:
