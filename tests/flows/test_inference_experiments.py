@@ -9,7 +9,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from prefect.artifacts import Artifact
 
-from flows import compare_inference, optimize_inference
+from flows import compare_inference, compare_serving, optimize_inference
 from gpu_core.decisions.model.errors import InvalidInput
 
 STUB = "tests.support.inference_stub:parity"
@@ -120,6 +120,33 @@ def test_the_challenge_is_one_table_and_one_plot(
     assert page.count("data:image/svg") == 1
     assert sum(line.startswith("| ---") for line in page.splitlines()) == 1
     assert "llama-3-1b from t4: 9" in page
+
+
+def test_a_backlog_is_served_in_batches_that_were_measured(
+    client: MlflowClient, request: pytest.FixtureRequest
+) -> None:
+    compare_serving.compare_serving(**QUICK, requests=200)
+    parent, children = runs_of(client, request.node.name)
+    assert parent.info.run_name.startswith("low-priority")
+    batches = [run.data.params["low_priority_batch"] for run in children]
+    assert batches == ["0", "1", "4", "8", "16", "32"]
+    assert {run.data.tags["experiment.origin"] for run in children} == {"computed"}
+    assert all(run.data.metrics["serving/usd_per_1k"] > 0 for run in children[1:])
+    page = page_of(compare_serving.ARTIFACT_KEY)
+    for text in (
+        "the parity of whole numbers",
+        "interactive p99",
+        "batches of 32",
+        "| measured |",
+        "| computed |",
+        "data:image",
+    ):
+        assert text in page
+
+
+def test_a_backlog_is_not_measured_for_a_demand_that_cannot_be() -> None:
+    with pytest.raises(InvalidInput, match="interactive_batch"):
+        compare_serving.compare_serving.fn(**QUICK, interactive_batch=3)
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,14 @@ PACKAGED_DEPLOYMENTS = (
         job_variables=_ONE_GPU,
     ),
     PackagedDeployment(
+        module="gpu_core.flows.compare_serving",
+        function="compare_serving",
+        name="by-request",
+        description="Which batches of low-priority requests leave interactive requests their p99.",
+        tags=("gpu", "experiment"),
+        job_variables=_ONE_GPU,
+    ),
+    PackagedDeployment(
         module="gpu_core.flows.run_sweep",
         function="run_sweep",
         name="by-dollars",

@@ -26,7 +26,8 @@ class Comparison:
         """The result, for people."""
         if len(self.trials) == 1:
             return f"One configuration was measured: {self.trials[0].setting}."
-        return f"{_said('lowest cost', self.cheapest)} {_said('lowest latency', self.fastest)}"
+        cheapest = winner_sentence("lowest cost", self.cheapest)
+        return f"{cheapest} {winner_sentence('lowest latency', self.fastest)}"
 
 
 def compare(name: str, trials: Sequence[Trial]) -> Comparison:
@@ -63,7 +64,8 @@ def _objectives(trial: Trial, trials: Sequence[Trial]) -> list[tuple[float, ...]
     return found
 
 
-def _said(what: str, names: Sequence[str]) -> str:
+def winner_sentence(what: str, names: Sequence[str]) -> str:
+    """Which is the winner, such as in `lowest cost`; several names have none."""
     if len(names) == 1:
         return f"{what.capitalize()}: {names[0]}."
     return f"No winner in {what.split()[-1]}: {'; '.join(names)} differ by noise only."

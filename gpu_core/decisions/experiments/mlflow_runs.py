@@ -1,6 +1,6 @@
 """What each configuration leaves in MLflow, as a child run of its experiment.
 
-Names are public: `inference/usd_per_1k` with `_low` and `_high`, and so on.
+Names are public: `inference/usd_per_1k` or `serving/p99_s` with `_low` and `_high`, and so on.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from gpu_core.decisions.experiments.comparison import Comparison
 from gpu_core.decisions.experiments.ladder import LadderStep, with_interval
+from gpu_core.decisions.experiments.low_priority import BatchPolicy, PolicyComparison
 from gpu_core.decisions.experiments.projection import Bounds, Projection
 from gpu_core.decisions.experiments.repeats import mean_of
 from gpu_core.decisions.experiments.trial import Origin, Setting, Trial
 
 ORIGIN_TAG = "experiment.origin"
-"""`measured` or `projected`."""
+"""`measured`, `projected`, or `computed` from what was measured."""
 FRONT_TAG = "experiment.on_front"
 """`true`: no other configuration dominates it."""
 CHEAPEST_TAG = "experiment.cheapest"
@@ -51,13 +52,14 @@ def children_of_ladder(steps: Sequence[LadderStep]) -> tuple[ChildRun, ...]:
     return tuple(_step(number, step) for number, step in enumerate(steps, start=1))
 
 
+def children_of_policies(found: PolicyComparison) -> tuple[ChildRun, ...]:
+    """The children of an experiment on a backlog: its policies in order."""
+    return tuple(_policy(policy, found) for policy in found.policies)
+
+
 def _measured(trial: Trial, comparison: Comparison) -> ChildRun:
     name = str(trial.setting)
-    tags = {ORIGIN_TAG: str(Origin.MEASURED)}
-    if name in comparison.front:
-        tags[FRONT_TAG] = "true"
-    if name in comparison.cheapest:
-        tags[CHEAPEST_TAG] = "true" if len(comparison.cheapest) == 1 else "undecided"
+    tags = _tags(Origin.MEASURED, name, comparison.front, comparison.cheapest)
     quality = trial.quality
     return ChildRun(
         name=name,
@@ -74,6 +76,51 @@ def _measured(trial: Trial, comparison: Comparison) -> ChildRun:
             "repeat/per_s": tuple(each.inferences_per_s for each in trial.repeats),
         },
     )
+
+
+def _policy(policy: BatchPolicy, found: PolicyComparison) -> ChildRun:
+    name, setting = str(policy), found.measured.trials[0].setting
+    repeats = {
+        "usd_per_1k": policy.usd_per_1k or (),
+        "marginal_usd_per_1k": policy.marginal_usd_per_1k or (),
+        "p99_s": policy.p99_s,
+        "low_priority_per_s": policy.low_priority_per_s,
+        "busy": tuple(each.busy_part for each in policy.repeats),
+    }
+    bounds = {
+        f"serving/{key}": with_interval(values)
+        for key, values in repeats.items()
+        if values and min(values) > 0
+    }
+    return ChildRun(
+        name=name,
+        params={
+            "device": setting.device,
+            "precision": str(setting.precision),
+            "low_priority_batch": str(policy.batch_size or 0),
+            "interactive_batch": str(found.demand.interactive_batch),
+            "interactive_per_s": str(found.requests_per_s),
+            "p99_limit_s": str(found.limit_s),
+        },
+        metrics={
+            key: value
+            for name, each in bounds.items()
+            for key, value in _bounds(name, each).items()
+        },
+        tags=_tags(Origin.COMPUTED, name, found.front, found.cheapest),
+        repeats={f"repeat/{key}": values for key, values in repeats.items() if values},
+    )
+
+
+def _tags(
+    origin: Origin, name: str, front: Sequence[str], cheapest: Sequence[str]
+) -> dict[str, str]:
+    tags = {ORIGIN_TAG: str(origin)}
+    if name in front:
+        tags[FRONT_TAG] = "true"
+    if name in cheapest:
+        tags[CHEAPEST_TAG] = "true" if len(cheapest) == 1 else "undecided"
+    return tags
 
 
 def _projected(found: Projection) -> ChildRun:

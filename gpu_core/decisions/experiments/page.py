@@ -126,8 +126,8 @@ def _measured_rows(comparison: Comparison) -> Iterable[Sequence[str]]:
             str(number),
             escaped(name),
             str(Origin.MEASURED),
-            _usd(with_interval(trial.usd_per_1k)),
-            _latency(with_interval(trial.p99_s)),
+            usd_text(with_interval(trial.usd_per_1k)),
+            latency_text(with_interval(trial.p99_s)),
             "" if trial.quality is None else _quality(mean_of(trial.quality)),
             "yes" if name in comparison.front else "",
         )
@@ -137,7 +137,7 @@ def _projected_rows(found: Sequence[Projection | NoProjection]) -> Iterable[Sequ
     for number, each in _numbered(found):
         name = escaped(str(each.setting))
         if isinstance(each, Projection):
-            costs = _usd(each.usd_per_1k), _latency(each.latency_s)
+            costs = usd_text(each.usd_per_1k), latency_text(each.latency_s)
         else:
             costs = escaped(each.why), ""
         yield (str(number), name, str(Origin.PROJECTED), *costs)
@@ -149,8 +149,8 @@ def _ladder_row(number: int, step: LadderStep) -> Sequence[str]:
         escaped(step.name),
         escaped(str(step.setting)),
         str(step.origin),
-        "unknown" if step.usd_per_1k is None else _usd(step.usd_per_1k),
-        "unknown" if step.latency_s is None else _latency(step.latency_s),
+        "unknown" if step.usd_per_1k is None else usd_text(step.usd_per_1k),
+        "unknown" if step.latency_s is None else latency_text(step.latency_s),
         "" if step.quality is None else _quality(step.quality),
         _saving_text(step.saving, step.verdict, step.origin),
         _saving_text(step.cumulative_saving, step.cumulative_verdict, step.origin),
@@ -185,13 +185,15 @@ def _numbered(values: Sequence[_T]) -> Iterable[tuple[int, _T]]:
     return enumerate(values, start=1)
 
 
-def _usd(cost: Bounds) -> str:
+def usd_text(cost: Bounds) -> str:
+    """A cost with its bounds, where it has any."""
     if cost.low == cost.high:
         return f"${digits(cost.likely)}"
     return f"${digits(cost.likely)} ({digits(cost.low)} to {digits(cost.high)})"
 
 
-def _latency(latency: Bounds) -> str:
+def latency_text(latency: Bounds) -> str:
+    """A latency with its bounds, where it has any."""
     if latency.low == latency.high:
         return _ms(latency.likely)
     return f"{_ms(latency.likely)} ({_ms(latency.low)} to {_ms(latency.high)})"

@@ -1,4 +1,4 @@
-"""Cost against latency as a picture in Markdown, measured filled and projected hollow.
+"""Cost against latency as a picture in Markdown, measured and computed filled, projected hollow.
 
 Prefect's page of a Markdown artifact shows an SVG picture by its `data:` address (Prefect 3.8,
 seen in Chromium). Both axes are logarithmic: changes are factors.
@@ -17,7 +17,7 @@ from gpu_core.decisions.model.units import digits
 # Narrow enough for a telephone of 400 px; grey reads on a dark and on a light page.
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 360, 260, 60, 20, 16, 40
 _GREY = "#8a8f98"
-_COLOURS = {Origin.MEASURED: "#4f83cc", Origin.PROJECTED: "#d9822b"}
+_COLOURS = {Origin.MEASURED: "#4f83cc", Origin.PROJECTED: "#d9822b", Origin.COMPUTED: "#5aa469"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def _lines(points: Sequence[Point], places: Sequence[tuple[float, float]]) -> st
 
 def _dot(point: Point, x: float, y: float) -> str:
     colour = _COLOURS[point.origin]
-    inside = colour if point.origin is Origin.MEASURED else "none"
+    inside = "none" if point.origin is Origin.PROJECTED else colour
     return (
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{inside}" stroke="{colour}"/>'
         f'<text x="{x + 8:.1f}" y="{y - 6:.1f}">{escape(point.label)}</text>'

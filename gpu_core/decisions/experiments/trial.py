@@ -18,6 +18,8 @@ class Origin(StrEnum):
     MEASURED = "measured"
     PROJECTED = "projected"
     """By the estimates of `requirements.duration`: nothing ran."""
+    COMPUTED = "computed"
+    """By a simulation with measured times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,8 @@ class Repeat:
     """The latency that 99 of 100 inferences do not exceed: from a batch's start to its end."""
     quality: float | None = None
     """Such as the accuracy, 0 to 1; None: not measured."""
+    batches_s: tuple[float, ...] = ()
+    """How long each batch took, in the order in which they ran; empty: not kept."""
 
     def __post_init__(self) -> None:
         """Refuse what no measurement gives."""
@@ -70,18 +74,25 @@ class Timed:
     quality: float | None = None
 
 
-def repeat_of(processes: Sequence[Timed]) -> Repeat:
-    """The repeat of processes that worked at the same time, one at least.
+def p99_of(latencies_s: Sequence[float]) -> float:
+    """The latency that 99 of 100 do not exceed, by nearest rank.
 
-    The 99th percentile is by nearest rank: of fewer than 100 batches it is the slowest one.
+    Args:
+        latencies_s: One at least, in any order; of fewer than 100 it is the slowest one.
     """
-    latencies = sorted(taken for each in processes for taken in each.batches_s)
+    return sorted(latencies_s)[math.ceil(0.99 * len(latencies_s)) - 1]
+
+
+def repeat_of(processes: Sequence[Timed]) -> Repeat:
+    """The repeat of processes that worked at the same time, one at least."""
+    batches_s = tuple(taken for each in processes for taken in each.batches_s)
     qualities = [each.quality for each in processes if each.quality is not None]
     is_known = len(qualities) == len(processes)
     return Repeat(
         inferences_per_s=sum(len(p.batches_s) * p.batch_size / p.took_s for p in processes),
-        p99_s=latencies[math.ceil(0.99 * len(latencies)) - 1],
+        p99_s=p99_of(batches_s),
         quality=math.fsum(qualities) / len(qualities) if is_known else None,
+        batches_s=batches_s,
     )
 
 
