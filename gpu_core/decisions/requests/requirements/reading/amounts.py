@@ -22,6 +22,7 @@ from gpu_core.decisions.requests.requirements.reading.sample_lengths import (
     TEXT_BYTES,
     length_of,
     take_bytes_of_text,
+    take_mean_length,
     take_tokens_per_sample,
 )
 from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate, TextLine
@@ -101,7 +102,7 @@ _SCHEDULE = (
 
 # Ways to say an amount that the readers below would cut or drop. Each is refused with an example.
 _NOT_READ = (
-    (r"\d,\d{1,2}(?!\d)", "a point for decimals, such as 1.5 million"),
+    (r"\d+,\d{1,2}(?!\d|,\d)", "a point for decimals, such as 1.5 million"),
     (r"\d+(?:[_^]\d+|\.\d{3}\.\d{3}|(?:\.\d+)?e\d+)", "such as 1,000,000 or 1 million"),
     (r"\d[\d,.]*[a-z]{0,2} ?(?:-|to) ?\d[\d,.]*[a-z]{0,2} [a-z]", "one number, not a range"),
     (r"\d+(?:\.\d+)? ?%|(?:half|quarter|third|subset|part) of", "a number, not a part of a whole"),
@@ -111,9 +112,10 @@ _NOT_READ = (
     ),
     (r"\d[\d,.]*[a-z]?\+", "one number, not a bound"),
     (r"(?:dozens|hundreds|thousands|millions|billions|trillions) of", "a number"),
+    (r"(?:couple|few|several) (?:of )?(?:hundred|thousand|million|billion|trillion)s?", "a number"),
     (
-        r"\d[\d,.]* ?(?:milliard\w*|millionen|millones|mil|mille|tausend|lakhs?|crores?|mio|mrd)"
-        r"(?!\w)",
+        r"\d[\d,.]* ?(?:milliard\w*|millionen|millones|mill?|mille|tausend|lakhs?|crores?|mio|mrd"
+        r"|mln|bln|bill?|kk|(?:mm|mn|g)(?= (?:tokens?|words?|samples?|param\w*)))(?!\w)",
         "such as 1 billion, or digits",
     ),
     (r"(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)", "digits"),
@@ -155,10 +157,11 @@ def take_amounts(
     schedule = line.take(f"(?:{_SCHEDULE})")
     if schedule is not None:
         line.assume(f"one run, of those that are {schedule[0]}")
+    mean = take_mean_length(line)
     sizes = _take_sizes(line)
     answer = take_answer_tokens(line)
     are_samples_written = line.has(_WRITTEN_SAMPLES)
-    per_sample = take_tokens_per_sample(line)
+    per_sample = take_tokens_per_sample(line) if mean is None else mean
     if are_samples_written and answer is None and per_sample is not None:
         answer, per_sample = max(1, round(per_sample)), None
     prompt = take_prompt_tokens(line)
@@ -226,7 +229,8 @@ _WRITTEN = (
 
 # `generate 10k stories of 2,000 words`: the stories are answers.
 _WRITTEN_SAMPLES = (
-    r"(?:generat\w*|writ(?:e|ing)|produc\w*|creat\w*) (?:about |around )?"
+    r"(?:generat\w*|writ(?:e|ing)|produc\w*|creat\w*)"
+    r"(?: (?:synthetic|artificial|training) data(?:sets?)?(?: ?:| of| with)?)? (?:about |around )?"
     rf"\d[\d,.]*(?:k|m| thousand| million)? (?:[a-z-]+ ){{0,2}}?(?:{SAMPLES})"
 )
 

@@ -111,6 +111,7 @@ _VARIANT = (
     r"(?:[ -]?(?:\d[\w./]*|v\d[\w.]*|x+l|xl|tiny|mini|nano|small|base|medium|large|huge|giant|turbo"
     r"|(?<![a-z])[bslmh]\d{0,2}(?![a-z])(?:/\d+)?|pro|flash|coder|next|schnell|dev|uncased|cased|en))*"
 )
+_COUNTED = r"[ -](?:epochs?|eps|passes|steps?|iterations?|gpus?|hours?|days?)(?!\w)"
 _SIZE = r"\d+(?:\.\d+)?(?:x\d+(?:\.\d+)?)?[bm]"
 
 
@@ -133,6 +134,9 @@ def take_model(line: TextLine) -> tuple[Model | None, str | None]:
     if match is None:
         return None, None
     named = match[0]
+    if re.match(_COUNTED, line.text[match.end() :]) is not None:
+        # `llama 2 epochs` is no Llama 2, and `bert 3 epochs` no third BERT.
+        named = re.sub(r"(?<=\w) \d+$", "", named)
     if _plain(named) not in _SPELLED:
         # `flux 5000 images` names flux, and `qwen-32b 20b tokens` no model of 20B.
         named = re.sub(rf"({_SIZE}) \d.*$", r"\1", named)

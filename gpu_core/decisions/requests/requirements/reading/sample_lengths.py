@@ -23,6 +23,27 @@ _TOKENS_PER = {"token": 1.0, "word": TOKENS_PER_WORD, "page": 500 * TOKENS_PER_W
 _MEAN = r"(?:avg\.?|average|averaging|mean|median)"
 
 
+# `average sequence length 700` is no limit of a sequence; `average length 35 seconds` is audio.
+_MEAN_LENGTH = (
+    rf"(?:an? )?{_MEAN} "
+    r"(?:(?:context|sequence|seq|sample|document|doc|text|example|chat|message) )?"
+    rf"len(?:gth)?(?: of| is| ?[:=])? ?{NUMBER}(?:[ -]?(?P<unit>token|word|page)s?)?"
+    r"(?![ -]?(?:s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?)\b)"
+)
+
+
+def take_mean_length(line: TextLine) -> float | None:
+    """How many tokens has a sample on average, where the text calls it a length?
+
+    What is read is taken from the line; None: nothing is said.
+
+    Raises:
+        InvalidInput: The length cannot be.
+    """
+    match = line.take(_MEAN_LENGTH)
+    return None if match is None else _noted_length(line, match)
+
+
 def take_tokens_per_sample(line: TextLine) -> float | None:
     """How many tokens has a sample? `4k-token documents`, `averaging 500 words`, `40 pages each`.
 
@@ -53,7 +74,8 @@ def take_tokens_per_sample(line: TextLine) -> float | None:
 
 
 def _noted_length(line: TextLine, match: re.Match[str]) -> float:
-    length, unit = length_of(match, match["unit"]), match["unit"]
+    unit = match["unit"] or "token"
+    length = length_of(match, unit)
     tokens = round(length * _TOKENS_PER[unit])
     if unit != "token":
         line.understand(f"{count(length, unit)} in each sample")

@@ -191,12 +191,14 @@ def _refuse_rest(line: TextLine) -> None:
 def _take_time(line: TextLine) -> int | None:
     match = line.take(
         r"(?:in|within|under|in under|in less than|less than|at most|max(?:imum)?)"
-        r" (?P<number>\d+(?:\.\d+)?) ?(?P<unit>minutes?|mins?|hours?|hrs?|h|days?|d|weeks?)"
+        r" (?P<number>\d+(?:\.\d+)?|an?(?= )) ?"
+        r"(?P<unit>minutes?|mins?|hours?|hrs?|h|days?|d|weeks?)"
         r"(?! of)"
     )
     if match is None:
         return None
-    seconds = round(float(match["number"]) * _TIMES[match["unit"][0]])
+    number = 1.0 if match["number"][0] == "a" else float(match["number"])
+    seconds = round(number * _TIMES[match["unit"][0]])
     line.understand(f"done in {format_duration(seconds)}")
     return seconds
 
@@ -210,12 +212,19 @@ def _take_budget(line: TextLine) -> int | None:
         r"(?:(?:for|under|below|within|at most|less than|max(?:imum)?|(?:on a )?budget(?: of)?) )*"
         rf"(?:(?:usd ?|\$ ?){_MONEY}(?![\d.,]*\w)"
         r"(?! ?(?:k|m|thousand|million|billion|per|an?)(?!\w))(?! ?/)"
-        rf"|{_MONEY} ?(?:\$|(?:us )?dollars?|usd)"
+        rf"|{_MONEY} ?(?:\$|(?:us )?dollars?|usd|bucks)"
         r"(?! ?(?:per|an?|each)(?!\w))(?! ?/))(?: budget)?"
     )
     if match is None:
         return None
     number, scale = (match[1], match[2]) if match[1] else (match[3], match[4])
+    if re.search(r",\d{1,2}(?!\d|,\d)", number) is not None:
+        raise NoEstimate(
+            "text",
+            "has a budget in a form that is not read",
+            got=match[0],
+            allowed="a point for cents, such as $12.50",
+        )
     usd = float(number.replace(",", "")) * (_SCALES[scale[0]] if scale else 1)
     budget = micro_usd(usd, "text")
     line.understand(f"a budget of {format_usd(budget)}")

@@ -28,6 +28,7 @@ TUNING = r"fine-?\s?tun(?:e|ing)|sft|instruct(?:ion)?[- ]tun(?:e|ing)|tuning|tun
 TRAINING = rf"(?:pre-?)?train(?:ing)?|{TUNING}"
 EVALUATION = r"evaluat(?:e|ion|ing)|benchmark(?:ing)?"
 INFERENCE = rf"inference|batch job|predictions?|{EVALUATION}"
+ENCODERS = r"(?:cross-|bi-)?encoders?(?!-decoder)|embedding models?|re-?rank\w*"
 SERVING = r"serv(?:e|ing)|deploy(?:ing)?|endpoints?|host(?:ing)?|real-?time api|chatbots?"
 FROM_SCRATCH = r"pre-?train(?:ing)?|from scratch"
 

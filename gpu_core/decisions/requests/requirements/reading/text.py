@@ -31,6 +31,7 @@ from gpu_core.decisions.requests.requirements.reading.amounts import (
 from gpu_core.decisions.requests.requirements.reading.names import take_model, unknown_model
 from gpu_core.decisions.requests.requirements.reading.stated_limits import Limits, take_limits
 from gpu_core.decisions.requests.requirements.reading.tasks import (
+    ENCODERS,
     EVALUATION,
     FROM_SCRATCH,
     INFERENCE,
@@ -48,6 +49,7 @@ from gpu_core.decisions.requests.requirements.reading.text_line import (
     TextLine,
     first,
     line_of,
+    moments_left,
     numbers_left,
 )
 from gpu_core.decisions.requests.requirements.reading.training_settings import (
@@ -84,7 +86,7 @@ class Reading:
     advice: Advice | None = None
     """Only where there is no job."""
     not_read: tuple[str, ...] = ()
-    """Numbers of the text that have no effect on the job, each with the words around it."""
+    """What has no effect on the job: numbers with the words around them, and when it is due."""
 
 
 def read_text(
@@ -130,7 +132,7 @@ def read_text(
         advice = advice_on_size(whole)
         if advice is not None:
             return _advised(advice, line, limits)
-        model = _sized(amounts, line, unknown, is_encoder=whole.has(r"encoders?|embedding models?"))
+        model = _sized(amounts, line, unknown, is_encoder=whole.has(ENCODERS))
     if model is None and unknown is not None:
         raise unknown_model(unknown)
     if model is None:
@@ -161,7 +163,7 @@ def read_text(
         understood=_notes(line, is_assumed=False),
         assumed=_notes(line, is_assumed=True),
         limits=limits,
-        not_read=numbers_left(line),
+        not_read=numbers_left(line) + moments_left(line),
     )
 
 

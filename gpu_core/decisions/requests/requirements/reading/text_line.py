@@ -63,6 +63,16 @@ def numbers_left(line: TextLine) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in found if not re.search(_PRECISION, text)))
 
 
+def moments_left(line: TextLine) -> tuple[str, ...]:
+    """When it has to be done, in words that no reader takes: `by tomorrow`, `overnight`."""
+    return tuple(dict.fromkeys(match[0] for match in re.finditer(_MOMENT, line.text)))
+
+
+_MOMENT = (
+    r"\b(?:(?:by|before|until|till) (?:the end of )?(?:(?:this|next|the) )?"
+    r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun|to)day|tomorrow|tonight|midnight|noon|week(?:end)?"
+    r"|month)|overnight)\b"
+)
 _PRECISION = r"\b\d+[- ]?bits?\b"
 
 _WORDS = (
@@ -78,6 +88,10 @@ _WORDS = (
         )
     ),
     (r"\b(\d+) hundred\b", r"\g<1>00"),
+    (r"(?<=\d )(thousand|million|billion|trillion)s(?: of)?\b", r"\1"),
+    (r"\btwice\b", "2 times"),
+    (r"\bhalf an hour\b", "30 minutes"),
+    (r"\bhalf a day\b", "12 hours"),
     (r"(?:[~≈] ?|\b(?:approx\.?|approximately|roughly) )(?=\d)", "about "),
     (r"\btoks?\b", "tokens"),
     (r"(?<![\w./])(\d[\d,]*k?) ?/ ?(\d[\d,]*k?) tokens\b", r"\1 tokens in, \2 tokens out"),
@@ -97,16 +111,16 @@ def line_of(text: str) -> TextLine:
     for pattern, number in _WORDS:
         plain = re.sub(pattern, number, plain)
     plain = re.sub(_OWNER, "", plain)
-    plain = re.sub(_GROUPED, lambda match: re.sub("[_ ]", "", match[0]), plain)
+    plain = re.sub(_GROUPED, lambda match: re.sub("[_ '’]", "", match[0]), plain)
     return TextLine(re.sub(_POWER, _digits_of_power, plain))
 
 
 # Of a model's name on a hub: `qwen/qwen2.5-7b`.
 _OWNER = r"(?<![\w./-])[a-z][a-z_-]*/(?=[a-z][\w.]*-[\w.-]*\d)"
 
-# `1_000_000` and `10 000`, and `7e9`, `10^9`, `3 x 10^9`. Of numbers with spaces only those that
-# end in 000: `llama 2 512 tokens` is no number.
-_GROUPED = r"(?<![\w.,-])\d{1,3}(?:(?:_\d{3})+|(?: \d{3})* 000)(?![\w.])"
+# `1_000_000`, `1'000'000` and `10 000`, and `7e9`, `10^9`, `3 x 10^9`. Of numbers with spaces only
+# those that end in 000: `llama 2 512 tokens` is no number.
+_GROUPED = r"(?<![\w.,-])\d{1,3}(?:(?:[_'’]\d{3})+|(?: \d{3})* 000)(?![\w.])"
 _POWER = (
     r"(?<![\w.^-])(?:(?P<digits>\d+(?:\.\d+)?)e\+?(?P<e>\d{1,2})"
     r"|(?:(?P<factor>\d+(?:\.\d+)?) ?[x*] ?)?10(?:\^|\*\*)(?P<power>\d{1,2}))(?![\w.-])"

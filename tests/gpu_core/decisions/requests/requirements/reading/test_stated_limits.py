@@ -29,6 +29,10 @@ A100 = ("a100-40gb", "a100-80gb")
             Limits(gpu_types=("h100-80gb",), gpus=16, nodes=2),
         ),
         ("fine-tune a 7B within 6 hours", Limits(within_s=6 * 3600)),
+        ("fine-tune a 7B within a day", Limits(within_s=86_400)),
+        ("fine-tune a 7B in half a day", Limits(within_s=12 * 3600)),
+        ("fine-tune a 7B in half an hour", Limits(within_s=1800)),
+        ("label 1M ads in ad groups with a 7B", Limits()),
         (
             "fine-tune a 7B in 2 days for under $50",
             Limits(within_s=172_800, budget_micro_usd=50_000_000),
@@ -56,6 +60,7 @@ A100 = ("a100-40gb", "a100-80gb")
         ("fine-tune a 7B for at most $5 million", Limits(budget_micro_usd=5_000_000_000_000)),
         ("fine-tune a 7B for 2k dollars", Limits(budget_micro_usd=2_000_000_000)),
         ("fine-tune a 7B for 500 USD", Limits(budget_micro_usd=500_000_000)),
+        ("fine-tune a 7B for under 50 bucks", Limits(budget_micro_usd=50_000_000)),
         ("fine-tune a 7B, budget 50 dollars", Limits(budget_micro_usd=50_000_000)),
     ],
 )

@@ -367,6 +367,74 @@ def test_a_second_number_of_one_noun_is_shown():
     assert reading.not_read == ("from 30 authors", "and 200 articles")
 
 
+@pytest.mark.parametrize(
+    ("text", "want_model", "want_amount"),
+    [
+        ("fine-tune a 7B on 12'500'000 tokens", "transformer with 7B parameters", 12.5e6),
+        ("fine-tune a 7B on 12,50,000 tokens", "transformer with 7B parameters", 1.25e6),
+        ("fine-tune a 7B on 5 millions of tokens", "transformer with 7B parameters", 5e6),
+        ("LoRA of a 7B on 15k examples, avg length 700", "transformer with 7B parameters", 10.5e6),
+        (
+            "LoRA of a 7B on 15k samples with a mean sequence length of 700 tokens",
+            "transformer with 7B parameters",
+            10.5e6,
+        ),
+        ("fine-tune llama 2 epochs on 1M tokens", "llama-3-8b", 2e6),
+        ("fine-tune bert 3 epochs on 1M tokens", "bert-base", 3e6),
+        ("train resnet50 2 epochs on 10k images", "resnet-50", 20_000),
+    ],
+)
+def test_a_number_belongs_to_the_word_behind_it(text, want_model, want_amount):
+    reading = read_text(text)
+    assert (reading.job.model.name, reading.job.amount) == (want_model, pytest.approx(want_amount))
+    assert reading.not_read == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("fine-tune a 3B on 12,5 million tokens", "'12,5'"),
+        ("fine-tune a 7B on 10M tokens, budget $12,50", r"a point for cents"),
+        ("fine-tune a 7B on 10M tokens for 12,50 dollars", r"a point for cents"),
+        ("fine-tune a 7B on 10 MM tokens", "'10 mm'"),
+        ("fine-tune a 7B on 10 mln tokens", "'10 mln'"),
+        ("fine-tune a 7B on 3 bil tokens", "'3 bil'"),
+        ("fine-tune a 7B on 10 G tokens", "'10 g'"),
+        ("fine-tune a 7B on a few thousand samples", "'few thousand'"),
+    ],
+)
+def test_no_amount_is_read_as_a_thousandth_or_a_tenfold_of_it(text, want):
+    with pytest.raises(InvalidInput, match=want):
+        read_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("fine-tune a 7B on 1M tokens by Friday", ("by friday",)),
+        ("fine-tune a 7B on 1M tokens overnight", ("overnight",)),
+        ("run a 7B over 40k prompts twice", ("2 times",)),
+        ("run a 7B over 40k prompts by author", ()),
+    ],
+)
+def test_words_for_a_moment_or_a_number_without_effect_are_shown(text, want):
+    assert read_text(text).not_read == want
+
+
+@pytest.mark.parametrize(
+    ("text", "want_answer"),
+    [
+        ("score 3M pairs with a cross-encoder of 110M parameters", 0),
+        ("rerank 3M pairs with a 300M model", 0),
+        ("inference on 1M sentences with a 220M encoder-decoder", 256),
+        ("generate synthetic data: 50k samples of 500 tokens with a 32B model", 500),
+        ("generate answers to 50k questions of 500 tokens with a 32B model", 256),
+    ],
+)
+def test_what_a_model_writes_follows_from_what_it_does(text, want_answer):
+    assert read_text(text).job.output_tokens == want_answer
+
+
 def test_it_says_what_it_understood_and_what_it_assumed():
     reading = read_text("Fine-tune a 7B model on 1 million examples")
     assert reading.understood == ("a model with 7B parameters", "1,000,000 samples")
