@@ -9,7 +9,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from prefect.artifacts import Artifact
 
-from flows import compare_inference, compare_serving, optimize_inference
+from flows import compare_inference, compare_scaling, compare_serving, optimize_inference
 from gpu_core.decisions.model.errors import InvalidInput
 
 STUB = "tests.support.inference_stub:parity"
@@ -147,6 +147,21 @@ def test_a_backlog_is_served_in_batches_that_were_measured(
 def test_a_backlog_is_not_measured_for_a_demand_that_cannot_be() -> None:
     with pytest.raises(InvalidInput, match="interactive_batch"):
         compare_serving.compare_serving.fn(**QUICK, interactive_batch=3)
+
+
+def test_a_day_is_computed_from_one_request_that_was_measured(
+    client: MlflowClient, request: pytest.FixtureRequest
+) -> None:
+    compare_scaling.compare_scaling(**QUICK, startup_s=0.0)
+    _, children = runs_of(client, request.node.name)
+    names = [run.info.run_name for run in children]
+    assert names == ["3 fixed", "4 fixed", "scaled at the hour", "scaled ahead"]
+    assert {run.data.tags["experiment.origin"] for run in children} == {"computed"}
+    hours = [run.data.metrics["scaling/replica_hours"] for run in children]
+    assert hours == [72, 96, 67, 67]
+    page = page_of(compare_scaling.ARTIFACT_KEY)
+    for text in ("the parity of whole numbers", "| computed |", "data:image"):
+        assert text in page
 
 
 @pytest.mark.parametrize(

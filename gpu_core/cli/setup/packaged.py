@@ -126,6 +126,14 @@ PACKAGED_DEPLOYMENTS = (
         job_variables=_ONE_GPU,
     ),
     PackagedDeployment(
+        module="gpu_core.flows.compare_scaling",
+        function="compare_scaling",
+        name="by-request",
+        description="What replicas cost that follow the demand of a day, and what the p99 becomes.",
+        tags=("gpu", "experiment"),
+        job_variables=_ONE_GPU,
+    ),
+    PackagedDeployment(
         module="gpu_core.flows.run_sweep",
         function="run_sweep",
         name="by-dollars",

@@ -11,6 +11,7 @@ from gpu_core.decisions.experiments.ladder import LadderStep, with_interval
 from gpu_core.decisions.experiments.low_priority import BatchPolicy, PolicyComparison
 from gpu_core.decisions.experiments.projection import Bounds, Projection
 from gpu_core.decisions.experiments.repeats import mean_of
+from gpu_core.decisions.experiments.scaling import PlannedDay, ScalingComparison
 from gpu_core.decisions.experiments.trial import Origin, Setting, Trial
 
 ORIGIN_TAG = "experiment.origin"
@@ -57,6 +58,11 @@ def children_of_policies(found: PolicyComparison) -> tuple[ChildRun, ...]:
     return tuple(_policy(policy, found) for policy in found.policies)
 
 
+def children_of_scaling(found: ScalingComparison) -> tuple[ChildRun, ...]:
+    """The children of an experiment on replicas: its plans in order."""
+    return tuple(_planned(day, found) for day in found.days)
+
+
 def _measured(trial: Trial, comparison: Comparison) -> ChildRun:
     name = str(trial.setting)
     tags = _tags(Origin.MEASURED, name, comparison.front, comparison.cheapest)
@@ -87,11 +93,6 @@ def _policy(policy: BatchPolicy, found: PolicyComparison) -> ChildRun:
         "low_priority_per_s": policy.low_priority_per_s,
         "busy": tuple(each.busy_part for each in policy.repeats),
     }
-    bounds = {
-        f"serving/{key}": with_interval(values)
-        for key, values in repeats.items()
-        if values and min(values) > 0
-    }
     return ChildRun(
         name=name,
         params={
@@ -102,14 +103,42 @@ def _policy(policy: BatchPolicy, found: PolicyComparison) -> ChildRun:
             "interactive_per_s": str(found.requests_per_s),
             "p99_limit_s": str(found.limit_s),
         },
-        metrics={
-            key: value
-            for name, each in bounds.items()
-            for key, value in _bounds(name, each).items()
-        },
+        metrics=_computed("serving", repeats),
         tags=_tags(Origin.COMPUTED, name, found.front, found.cheapest),
         repeats={f"repeat/{key}": values for key, values in repeats.items() if values},
     )
+
+
+def _planned(day: PlannedDay, found: ScalingComparison) -> ChildRun:
+    name, setting = day.plan.name, found.measured.trials[0].setting
+    repeats = {"usd_per_1k": day.usd_per_1k, "p99_s": day.p99_s}
+    return ChildRun(
+        name=name,
+        params={
+            "device": setting.device,
+            "precision": str(setting.precision),
+            "replicas": " ".join(map(str, day.plan.replicas)),
+            "peak_load": str(found.demand.peak_load),
+            "target_load": str(found.demand.target_load),
+            "startup_s": str(found.demand.startup_s),
+        },
+        metrics={
+            **_computed("scaling", repeats),
+            "scaling/replica_hours": day.replica_hours,
+        },
+        tags=_tags(Origin.COMPUTED, name, found.front, found.cheapest),
+        repeats={f"repeat/{key}": values for key, values in repeats.items()},
+    )
+
+
+def _computed(what: str, repeats: Mapping[str, tuple[float, ...]]) -> dict[str, float]:
+    """The means with their intervals; what is 0 in a repeat has none."""
+    return {
+        key: value
+        for name, values in repeats.items()
+        if values and min(values) > 0
+        for key, value in _bounds(f"{what}/{name}", with_interval(values)).items()
+    }
 
 
 def _tags(

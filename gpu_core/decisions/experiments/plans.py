@@ -42,6 +42,11 @@ def measured_settings(experiment: Experiment, device: str) -> tuple[Setting, ...
             return (usual,)
 
 
+def one_by_one(device: str) -> tuple[Setting, ...]:
+    """The one configuration in which a device answers each request alone."""
+    return (Setting(device=device, batch_size=1, precision=Precision.FP32),)
+
+
 def challenge_settings(device: str) -> tuple[Setting, ...]:
     """Which configurations does the ladder of changes measure on this device?
 
