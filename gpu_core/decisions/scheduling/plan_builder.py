@@ -79,6 +79,8 @@ class PlanBuilder:
         # Of a cycle in which thousands wait, each node is asked about hundreds of times.
         self._known_releases: dict[str, Sequence[Release]] = {}
         self._known_rests: dict[str, Sequence[Rest]] = {}
+        self._started_rests: dict[str, list[Rest]] = {}
+        """Of the workloads that this plan starts, by node."""
         self._undo: list[Callable[[], None]] = []
         self._preemption: Preemption | None = None
 
@@ -183,6 +185,10 @@ class PlanBuilder:
         until_s = self.now_s + or_forever(entry.planned_s)
         for share in placement.shares:
             self.reservations.start(share.node, amount_of(shape), until_s)
+            # As in the next cycle, in which it has run for no time.
+            rest = Rest(entry.planned_s or 0.0, len(share.gpu_ids))
+            self._started_rests.setdefault(share.node, []).append(rest)
+            self._known_rests.pop(share.node, None)
         self.commands.append(Admit(workload_id=workload.workload_id, placement=placement))
         return True
 
@@ -278,7 +284,8 @@ class PlanBuilder:
         """When does each holding likely release its GPUs of the node? The first one first."""
         known = self._known_rests.get(node)
         if known is None:
-            known = likely_rests(node, self.state.holdings.on(node), self.now_s)
+            held = likely_rests(node, self.state.holdings.on(node), self.now_s)
+            known = sorted((*held, *self._started_rests.get(node, ())))
             self._known_rests[node] = known
         return known
 

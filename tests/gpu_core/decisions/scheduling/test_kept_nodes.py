@@ -105,6 +105,20 @@ def test_the_node_that_is_likely_free_first_is_kept(used_by_node, want):
     assert len(found) == free
 
 
+def test_what_the_plan_itself_starts_counts_as_in_the_next_cycle():
+    """The run that is to last a minute is on n0, so n1 is kept, where nothing has run for long."""
+    nodes = [make_node("n0", 3), make_node("n1", 4)]
+    pending = [
+        make_workload("four", 4, submitted_at=ago(90)),
+        make_workload("one", 1, submitted_at=ago(80)),
+        make_workload("minute", 1, submitted_at=ago(70), expected_duration_s=60),
+        make_workload("three", 3, submitted_at=ago(60)),
+        make_workload("last", 1, submitted_at=ago(50)),
+    ]
+    found, _ = started(nodes, [], pending)
+    assert found.keys() == {"four", "one", "minute", "last"}
+
+
 def test_gangs_that_wait_one_behind_the_other_keep_nodes_at_the_same_time():
     """Nodes are released for both; the rest is open."""
     gangs = [
