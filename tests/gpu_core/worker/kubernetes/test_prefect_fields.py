@@ -332,7 +332,9 @@ def test_the_cluster_of_the_pool_is_every_runs():
             {"memory_limit": "4Gi", "shm_size": "4Gi"}, "shm_size leaves nothing", id="all shared"
         ),
         pytest.param(
-            {"finished_job_ttl": 0}, "finished_job_ttl is too small .*60 or more", id="gone at once"
+            {"finished_job_ttl": 0},
+            "finished_job_ttl is too small .*60 s or more",
+            id="gone at once",
         ),
         pytest.param(
             {"finished_job_ttl": 2**31}, "finished_job_ttl is too large", id="far too long"
