@@ -221,9 +221,7 @@ class Cycle:
         refusal = self._refusal(group, workload) or self._over_budget(group, entry)
         if refusal is not None:
             return refusal
-        placement = self._builder.place(
-            self._state.current, group, self._builder.allows(group, entry)
-        )
+        placement = self._builder.place_to_start(group, entry)
         if placement is not None and self._builder.start(entry, placement):
             return not_queued(partial(messages.starting, placement=placement))
         is_preemptor = workload.workload_id in self._preemptors

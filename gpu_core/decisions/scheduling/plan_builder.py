@@ -12,6 +12,7 @@ from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape, Workload, planned_s
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.placement.diagnostics import never_fits
+from gpu_core.decisions.policy.backfill import Backfill
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budgets import BudgetCheck, Budgets
 from gpu_core.decisions.quota.fair_share import Shares
@@ -110,6 +111,39 @@ class PlanBuilder:
             if placement is not None:
                 return placement
         return None
+
+    def place_to_start(self, group: WorkloadGroup, entry: QueueEntry) -> Placement | None:
+        """Where does the workload start now? None: nowhere.
+
+        Conservative backfill has reserved for each: a workload starts on the nodes that were
+        reserved for it, the first by name, also where another one would suit it better. Else it
+        could take those of a workload behind it, which would then start late.
+        """
+        allows = self.allows(group, entry)
+        if self.policy.backfill.mode is Backfill.CONSERVATIVE and group.shape.gpu_count:
+            reserved = self._first_nodes(group, entry, allows)
+            placement = self.place(self.state.current, group, reserved.__contains__)
+            if placement is not None:
+                return placement
+        return self.place(self.state.current, group, allows)
+
+    def _first_nodes(
+        self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None
+    ) -> frozenset[str]:
+        """The nodes on which it could start now that come first; empty: it could not."""
+        groups = (
+            [node for node in nodes.nodes if allows is None or allows(node)]
+            for nodes in self.state.current.cluster.groups(group.shape)
+        )
+        found = self.reservations.earliest(
+            group.shape,
+            group.team,
+            groups,
+            self.now_s,
+            or_forever(entry.planned_s),
+            assumed_s(entry),
+        )
+        return frozenset(() if found is None or found[0] > self.now_s else found[1])
 
     def allows(self, group: WorkloadGroup, entry: QueueEntry) -> Allows | None:
         """Which nodes may it use? None: all.

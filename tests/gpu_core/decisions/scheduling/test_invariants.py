@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpu_core.decisions.model.reasons import Reason
@@ -360,6 +360,7 @@ def test_the_first_in_line_is_never_delayed_by_backfill(seed):
 
 @many
 @given(SEEDS)
+@example(1005)  # one behind had changed which node suits one ahead, which took a reserved one
 def test_no_run_is_delayed_by_those_behind_it_under_conservative_backfill(seed):
     """With exact run times each starts as if no workload were behind it, not the first only."""
     rng = random.Random(seed)
