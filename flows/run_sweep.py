@@ -142,8 +142,8 @@ def one_pass(request: SweepRequest, pool: str | None) -> bool:
     """Read, decide, give dollars and publish. Returns whether the sweep continues.
 
     Raises:
-        InvalidInput: The sweep cannot continue. The page says why, unless the request is not about
-            the sweep of this name.
+        InvalidInput: The sweep cannot continue. The page says why, if its trials and their metric
+            could be read.
     """
     found: Sweep = run_coro_as_sync(read_sweep(request, pool))
     trials, metric_names = read_trials(request, found)

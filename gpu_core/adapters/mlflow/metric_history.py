@@ -7,6 +7,7 @@ from mlflow import MlflowClient
 
 from gpu_core.adapters.mlflow.cost import own_runs
 from gpu_core.decisions.experiments.sweep_trials import MetricPoint
+from gpu_core.decisions.model.errors import InvalidInput
 
 
 class MetricHistory(NamedTuple):
@@ -24,6 +25,7 @@ def read_metric(client: MlflowClient, flow_run_id: str, metric: str) -> MetricHi
     None where it has no MLflow run.
 
     Raises:
+        InvalidInput: A value has a time that is no date.
         MlflowException: MLflow cannot be reached, or refuses.
     """
     found = own_runs(client, flow_run_id)
@@ -34,8 +36,16 @@ def read_metric(client: MlflowClient, flow_run_id: str, metric: str) -> MetricHi
         return MetricHistory((), names)
     history = client.get_metric_history(found[0].info.run_id, metric)
     ordered = sorted(history, key=lambda point: (point.timestamp, point.step))
-    points = (
-        MetricPoint(datetime.fromtimestamp(point.timestamp / 1000, UTC), point.value)
-        for point in ordered
-    )
+    points = (MetricPoint(_moment(point.timestamp), point.value) for point in ordered)
     return MetricHistory(tuple(points), names)
+
+
+def _moment(timestamp_ms: int) -> datetime:
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (OverflowError, OSError, ValueError):
+        raise InvalidInput(
+            "metric", "has a value at a time that is no date", got=timestamp_ms,
+            allowed="milliseconds since 1970",
+            remedy="log it without a timestamp, and give the sweep another name",
+        ) from None  # fmt: skip
