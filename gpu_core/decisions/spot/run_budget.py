@@ -149,26 +149,31 @@ def spent_hold(
     if budget is None or policy.at_budget == "continue":
         return None
     spent = spent_micro_usd(attempts, now)
-    if spent < budget and not _is_stopped_again(attempts, budget, policy, grace_s, now):
+    again = _stopped_again(attempts, budget, policy, grace_s, now)
+    if spent < budget and again is None:
         return None
+    why = f"its attempts have cost {format_usd(spent)}, and its budget is {format_usd(budget)}"
+    if spent < budget and again is not None:
+        # With the two sums alone a budget that was raised too little looks as if it were enough.
+        why = again.reason
     return Hold(
         reason=Reason.BUDGET_EXCEEDED,
-        summary=f"Held: its attempts have cost {format_usd(spent)}, and its budget is "
-        f"{format_usd(budget)}.",
+        summary=f"Held: {why}.",
         resolution=f"{_REMEDY}; it resumes from its newest checkpoint.",
     )
 
 
-def _is_stopped_again(
+def _stopped_again(
     attempts: Sequence[Attempt],
     budget_micro_usd: int,
     policy: CapacityPolicy,
     grace_s: float,
     now: datetime,
-) -> bool:
+) -> BudgetUse | None:
+    """What stops a run again that its budget has stopped; None: nothing does."""
     if not attempts or attempts[-1].end_reason is not EndReason.BUDGET_SPENT:
-        return False
+        return None
     used = budget_use(
         attempts, budget_micro_usd=budget_micro_usd, grace_s=grace_s, policy=policy, now=now
     )
-    return used.stage is BudgetStage.STOP
+    return used if used.stage is BudgetStage.STOP else None

@@ -145,3 +145,5 @@ def test_a_run_that_its_budget_has_stopped_waits_for_a_higher_one(reason, budget
     asking = NextAttempts(CapacityView((STEADY,), policy, at(1)))
     hold = asking.of(submitted(budget_usd), [replace(BEFORE, end_reason=reason)]).hold
     assert (hold is not None) is is_held
+    if hold is not None:
+        assert "$2.00 of its budget of $2.02 are spent, $0.0500 more until" in hold.summary
