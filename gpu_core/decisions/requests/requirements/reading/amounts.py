@@ -104,6 +104,13 @@ _SCHEDULE = (
 _NOT_READ = (
     (r"\d+,\d{1,2}(?!\d|,\d)", "a point for decimals, such as 1.5 million"),
     (r"\d+(?:[_^]\d+|\.\d{3}\.\d{3}|(?:\.\d+)?e\d+)", "such as 1,000,000 or 1 million"),
+    # A point for thousands: no part of a sample is one.
+    (
+        r"\d{1,3}\.\d{3} (?!(?:k|thousand|million|m|billion|bn|b|trillion|t) )(?:[a-z-]+ ){0,2}?"
+        rf"(?:{SAMPLES}|{IMAGES}|tokens?|words?|steps?)(?!\w)",
+        "such as 30,000",
+    ),
+    (r"\d[\d,.]*[km]? ?x ?\d[\d,.]*k? tokens?(?!\w)", "such as '20k samples of 512 tokens'"),
     (r"\d[\d,.]*[a-z]{0,2} ?(?:-|to) ?\d[\d,.]*[a-z]{0,2} [a-z]", "one number, not a range"),
     (r"\d+(?:\.\d+)? ?%|(?:half|quarter|third|subset|part) of", "a number, not a part of a whole"),
     (

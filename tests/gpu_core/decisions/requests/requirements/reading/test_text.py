@@ -373,6 +373,7 @@ def test_a_second_number_of_one_noun_is_shown():
         ("fine-tune a 7B on 12'500'000 tokens", "transformer with 7B parameters", 12.5e6),
         ("fine-tune a 7B on 12,50,000 tokens", "transformer with 7B parameters", 1.25e6),
         ("fine-tune a 7B on 5 millions of tokens", "transformer with 7B parameters", 5e6),
+        ("fine-tune a 7B on 1.125 million new tokens", "transformer with 7B parameters", 1.125e6),
         ("LoRA of a 7B on 15k examples, avg length 700", "transformer with 7B parameters", 10.5e6),
         (
             "LoRA of a 7B on 15k samples with a mean sequence length of 700 tokens",
@@ -397,6 +398,8 @@ def test_a_number_belongs_to_the_word_behind_it(text, want_model, want_amount):
         ("fine-tune a 7B on 10M tokens, budget $12,50", r"a point for cents"),
         ("fine-tune a 7B on 10M tokens for 12,50 dollars", r"a point for cents"),
         ("fine-tune a 7B on 10 MM tokens", "'10 mm'"),
+        ("fine-tune a 7B on 30.000 instruction samples", "such as 30,000"),
+        ("fine-tune a 7B on 20k x 512 tokens", "samples of 512 tokens"),
         ("fine-tune a 7B on 10 mln tokens", "'10 mln'"),
         ("fine-tune a 7B on 3 bil tokens", "'3 bil'"),
         ("fine-tune a 7B on 10 G tokens", "'10 g'"),
