@@ -291,8 +291,14 @@ def lost_chance(
         for line in lines[rung:]:
             if line is None:
                 return None
-            variance = line.slope**2 * variance + line.variance_at(mean)
+            try:
+                variance = line.slope**2 * variance + line.variance_at(mean)
+            except OverflowError:
+                mean = -math.inf  # as the perplexity of a training that has diverged
+                break
             mean = line.at(mean)
+        if not math.isfinite(mean):
+            continue
         chance = 0.5 * math.erfc((to_beat - mean) / math.sqrt(2 * variance))
         likeliest = max(likeliest, chance)
     return likeliest
@@ -326,6 +332,13 @@ def _line(plan: SweepPlan, runs: Sequence[SweepRun], rung: int) -> _Line | None:
         and (before := run.metrics[rung]) is not None
         and (after := run.metrics[rung + 1]) is not None
     ]
+    try:
+        return _through(pairs)
+    except OverflowError:
+        return None
+
+
+def _through(pairs: Sequence[tuple[float, float]]) -> _Line | None:
     n = len(pairs)
     if n < _FEWEST:
         return None

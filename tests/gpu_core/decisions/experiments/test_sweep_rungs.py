@@ -288,6 +288,16 @@ def test_too_few_runs_that_went_on_say_nothing_of_the_chance() -> None:
         assert lost_chance(plan, [*others, parked], [parked]) is None
 
 
+@pytest.mark.parametrize("diverged", [1e200, 1.7e308])
+def test_a_perplexity_of_a_training_that_has_diverged_stops_no_sweep(diverged: float) -> None:
+    plan = replace(PLAN, rungs=2, goal=Goal.LOWER)
+    gone_on = [reached("a", 9.0, 7.0), reached("b", 8.0, 4.0), reached("c", 7.0, 4.0)]
+    near, far = reached("d", 9.5), reached("e", diverged)
+    want = lost_chance(plan, gone_on, [near])
+    assert lost_chance(plan, gone_on, [far, near]) == want != 0
+    assert lost_chance(plan, [*gone_on, reached("f", diverged, diverged)], [near]) is None
+
+
 @pytest.mark.parametrize(
     ("change", "want_field"),
     [
