@@ -45,6 +45,7 @@ def test_an_hour_has_the_replicas_that_it_needs() -> None:
         pytest.param((2,) * 24, False, 48.0, id="fixed"),
         pytest.param((1,) * 12 + (3,) * 12, False, 48.0, id="two that start at the hour"),
         pytest.param((1,) * 12 + (3,) * 12, True, 49.0, id="two that start half an hour ahead"),
+        pytest.param((3,) * 12 + (1,) * 12, True, 49.0, id="two that start the evening before"),
     ],
 )
 def test_a_replica_is_paid_from_the_decision_to_start_it(
