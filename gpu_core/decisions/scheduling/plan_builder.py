@@ -115,30 +115,30 @@ class PlanBuilder:
     def place_to_start(self, group: WorkloadGroup, entry: QueueEntry) -> Placement | None:
         """Where does the workload start now? None: nowhere.
 
-        Conservative backfill has reserved for each: a workload starts on the nodes that were
-        reserved for it, the first by name, also where another one would suit it better. Else it
-        could take those of a workload behind it, which would then start late.
+        Conservative backfill has reserved for each: of the GPU type and capacity type that suit it
+        best, a workload starts on the nodes that were reserved for it, the first by name, also
+        where another one would suit it better. Else it could take those of a workload behind it.
         """
         allows = self.allows(group, entry)
-        if self.policy.backfill.mode is Backfill.CONSERVATIVE and group.shape.gpu_count:
-            reserved = self._first_nodes(group, entry, allows)
-            placement = self.place(self.state.current, group, reserved.__contains__)
-            if placement is not None:
-                return placement
-        return self.place(self.state.current, group, allows)
+        best = self.place(self.state.current, group, allows)
+        if best is None or self.policy.backfill.mode is not Backfill.CONSERVATIVE:
+            return best
+        reserved = self._first_nodes(group, entry, allows, best.flavor)
+        return self.place(self.state.current, group, reserved.__contains__) or best
 
     def _first_nodes(
-        self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None
+        self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None, flavor: Flavor | None
     ) -> frozenset[str]:
-        """The nodes on which it could start now that come first; empty: it could not."""
-        groups = (
-            [node for node in nodes.nodes if allows is None or allows(node)]
-            for nodes in self.state.current.cluster.groups(group.shape)
+        """The first nodes of a flavor on which it could start now; empty: it could not."""
+        nodes = (
+            [node for node in each.nodes if allows is None or allows(node)]
+            for each in self.state.current.cluster.groups(group.shape)
+            if each.flavor == flavor
         )
         found = self.reservations.earliest(
             group.shape,
             group.team,
-            groups,
+            nodes,
             self.now_s,
             or_forever(entry.planned_s),
             assumed_s(entry),

@@ -119,6 +119,14 @@ def test_what_the_plan_itself_starts_counts_as_in_the_next_cycle():
     assert found.keys() == {"four", "one", "minute", "last"}
 
 
+def test_conservative_backfill_keeps_the_order_of_gpu_types():
+    """The node that comes first by name is taken among those of the type that the run prefers."""
+    nodes = [make_node("n0", 4, gpu_type="a10g"), make_node("n1", 4, gpu_type="t4")]
+    run = make_workload("run", 1, gpu_types=("t4", "a10g"))
+    found, _ = started(nodes, [], [run], "conservative")
+    assert [share.node for share in found["run"].shares] == ["n1"]
+
+
 def test_gangs_that_wait_one_behind_the_other_keep_nodes_at_the_same_time():
     """Nodes are released for both; the rest is open."""
     gangs = [
