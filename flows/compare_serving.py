@@ -1,4 +1,4 @@
-"""Serve a backlog beside interactive requests: measure batches, compute policies, publish."""
+"""Serve a backlog next to interactive requests: measure batches, compute policies, publish."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -34,7 +34,7 @@ def compare_serving(
     requests: int = 10_000,
     catalog: Path = DEFAULT_CATALOG,
 ) -> None:
-    """In which batches is a backlog of low-priority requests served beside interactive ones?
+    """In which batches is a backlog of low-priority requests served next to interactive ones?
 
     The times of batches of 1 to 32 are measured on this run's device. From them a simulation
     computes, for each batch of the backlog, its cost, its throughput and the p99 of the interactive

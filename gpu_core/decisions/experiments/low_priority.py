@@ -141,7 +141,7 @@ class PolicyComparison:
 
 
 def compare_policies(found: Measured, demand: Demand) -> PolicyComparison:
-    """In which batches is a backlog served best, beside interactive requests?
+    """In which batches is a backlog served best while interactive requests arrive?
 
     Each repeat of the measurement gives the times of one simulation, with arrivals of its own that
     all policies share.

@@ -208,7 +208,7 @@ def _require_simulable(plan: ReplicaPlan, demand: DayDemand, service_s: float) -
         if settled_s > SECONDS_PER_HOUR:
             raise InvalidInput(
                 "startup_s",
-                "is so long that the queue outlives the hour",
+                "is so long that the queue does not end within the hour",
                 got=startup_s,
                 remedy="a shorter one, a lower target_load, or a day with smaller steps",
             )

@@ -1,4 +1,4 @@
-"""Policies for a backlog beside interactive requests: costs, limits, no winner within noise."""
+"""Policies for a backlog next to interactive requests: costs, limits, no winner within noise."""
 
 from dataclasses import replace
 

@@ -105,7 +105,7 @@ def test_what_is_no_day_is_refused(fields: dict[str, object], want_field: str) -
 @pytest.mark.parametrize(
     ("time_s", "startup_s", "want_text"),
     [
-        pytest.param(0.25, 1800.0, "outlives the hour", id="a queue that does not end"),
+        pytest.param(0.25, 1800.0, "does not end within the hour", id="a queue that does not end"),
         pytest.param(1e-6, 120.0, "20,000,000 requests", id="too many requests"),
     ],
 )

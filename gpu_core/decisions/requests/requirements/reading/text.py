@@ -68,7 +68,7 @@ LONGEST_SEQUENCE = 32_768
 """Tokens of a training's sequence, where the text says only how long its samples are."""
 
 MOST_DENOISING_STEPS = 1_000
-"""Of one image; diffusion models are trained with so many (Ho et al. 2020)."""
+"""Of one image; diffusion models are trained with 1,000 (Ho et al. 2020)."""
 
 MOST_CHARACTERS = 2_000
 """Of a text; more is a pasted file, not a sentence."""
@@ -363,7 +363,7 @@ def _method(whole: TextLine, line: TextLine, model: Model, amounts: Amounts) -> 
         line.assume("QLoRA, as adapters on weights in 4 bits")
         return Method.QLORA
     if method is None and amounts.counts.get("tokens", 0) > model.parameters:
-        # Models are trained on more tokens than they have parameters, and seldom read so many.
+        # Training usually has more tokens than the model has parameters, and inference fewer.
         line.assume("training of all parameters, as there are more tokens than parameters")
         return Method.FULL
     if method is None and "epochs" in amounts.counts:
