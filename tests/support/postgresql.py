@@ -17,7 +17,6 @@ import psycopg
 from gpu_core.cli.quickstart.services import free_port
 from tests.support.tools import require
 
-_PASSWORD = "do-not-show-me"  # noqa: S105 - of a server that lives as long as the tests
 _UP_S = 240
 
 
@@ -36,16 +35,19 @@ class PostgresqlServer:
     Args:
         binaries: Where its programs are.
         folder: Where its data, its socket and its log are.
+        password: Of its user `postgres`.
         owner: Whose processes it consists of, for `subprocess`.
     """
 
-    def __init__(self, binaries: Path, folder: Path, owner: Mapping[str, str]) -> None:
+    def __init__(
+        self, binaries: Path, folder: Path, password: str, owner: Mapping[str, str]
+    ) -> None:
         self._binaries = binaries
         self._folder = folder
         self._owner = owner
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        self.address = f"postgresql://postgres:{_PASSWORD}@127.0.0.1:{self._port}"
+        self.address = f"postgresql://postgres:{password}@127.0.0.1:{self._port}"
 
     def start(self) -> None:
         """Start it at its address; returns when it answers."""
@@ -74,9 +76,11 @@ def stoppable_postgresql() -> Iterator[PostgresqlServer]:
     binaries = require(find_postgresql(), "a PostgreSQL server")
     folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
     owner = _unprivileged(folder)
+    # A story that looks for its server's password in all processes finds no other server's.
+    password = f"do-not-show-{secrets.token_hex(8)}"
     try:
-        _initialise(binaries, folder, owner)
-        server = PostgresqlServer(binaries, folder, owner)
+        _initialise(binaries, folder, password, owner)
+        server = PostgresqlServer(binaries, folder, password, owner)
         try:
             server.start()
             yield server
@@ -116,9 +120,9 @@ def _unprivileged(folder: Path) -> dict[str, str]:
     return {"user": "postgres", "group": "postgres"}
 
 
-def _initialise(binaries: Path, folder: Path, owner: dict[str, str]) -> None:
+def _initialise(binaries: Path, folder: Path, password: str, owner: dict[str, str]) -> None:
     password_file = folder / "password"
-    password_file.write_text(_PASSWORD)
+    password_file.write_text(password)
     password_file.chmod(0o644)
     subprocess.run(
         [binaries / "initdb", "-D", folder / "data", "-U", "postgres", "-A", "scram-sha-256",
