@@ -13,7 +13,7 @@ from itertools import count
 import numpy as np
 
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
-from gpu_core.decisions.optimization.run_facts import Record
+from gpu_core.decisions.optimization.proposals.run_facts import Record
 
 FIRST_DAY = date(2026, 9, 7)
 LEARNING_DAYS = 56

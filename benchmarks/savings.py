@@ -19,10 +19,10 @@ from benchmarks.report import circumstances, write
 from benchmarks.saving_histories import FIRST_DAY, LEARNING_DAYS, History, Work
 from gpu_core.decisions.catalog.offerings import Catalog
 from gpu_core.decisions.costs.usage_cost import Window
-from gpu_core.decisions.optimization.period import Period
-from gpu_core.decisions.optimization.propose import optimize
-from gpu_core.decisions.optimization.run_facts import Record, run_facts
-from gpu_core.decisions.optimization.verification import verify
+from gpu_core.decisions.optimization.proposals.period import Period
+from gpu_core.decisions.optimization.proposals.propose import optimize
+from gpu_core.decisions.optimization.proposals.run_facts import Record, run_facts
+from gpu_core.decisions.optimization.proposals.verification import verify
 from gpu_core.decisions.policy.policy import parse_policy
 
 _SPOT_PRICE, _PRICE = 1_200_000, 3_000_000

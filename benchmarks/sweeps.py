@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean
 
-from gpu_core.decisions.experiments.sweep_rungs import (
+from gpu_core.decisions.optimization.sweeps.rungs import (
     Goal,
     SweepDecision,
     SweepPlan,

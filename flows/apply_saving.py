@@ -26,22 +26,22 @@ from gpu_core.adapters.prefect.deployments import (
     write_job_variables,
 )
 from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
-from gpu_core.decisions.optimization.changes import (
+from gpu_core.decisions.optimization.proposals.changes import (
     Refused,
     Write,
     apply_step,
     approval_problem,
     change_step,
 )
-from gpu_core.decisions.optimization.records import (
+from gpu_core.decisions.optimization.proposals.records import (
     ProposalRecord,
     applied,
     begun,
     decided,
     not_applied,
 )
-from gpu_core.decisions.optimization.savings_report import dry_run_text, question
-from gpu_core.decisions.optimization.target import Target
+from gpu_core.decisions.optimization.proposals.savings_report import dry_run_text, question
+from gpu_core.decisions.optimization.proposals.target import Target
 
 LONGEST_NAME = 200
 

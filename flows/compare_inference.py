@@ -12,16 +12,20 @@ from prefect.cache_policies import NO_CACHE
 from gpu_core.adapters.files.catalog_file import load_catalog
 from gpu_core.adapters.mlflow.experiments import log_experiment
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
-from gpu_core.decisions.experiments.comparison import compare
-from gpu_core.decisions.experiments.mlflow_runs import children_of
-from gpu_core.decisions.experiments.page import comparison_page
-from gpu_core.decisions.experiments.plans import (
+from gpu_core.decisions.optimization.experiments.comparison import compare
+from gpu_core.decisions.optimization.experiments.mlflow_runs import children_of
+from gpu_core.decisions.optimization.experiments.page import comparison_page
+from gpu_core.decisions.optimization.experiments.plans import (
     MOST_PROCESSES,
     Experiment,
     measured_settings,
     projected_settings,
 )
-from gpu_core.decisions.experiments.projection import Projection, inference_job, project
+from gpu_core.decisions.optimization.experiments.projection import (
+    Projection,
+    inference_job,
+    project,
+)
 from gpu_core.runtime.inference.measurement import measure_workload
 from gpu_core.runtime.tracking import tracked_run
 

@@ -11,10 +11,10 @@ from prefect.cache_policies import NO_CACHE
 from gpu_core.adapters.files.catalog_file import load_catalog
 from gpu_core.adapters.mlflow.experiments import log_experiment
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
-from gpu_core.decisions.experiments.mlflow_runs import children_of_scaling
-from gpu_core.decisions.experiments.plans import one_by_one
-from gpu_core.decisions.experiments.scaling import USUAL_DAY, DayDemand, compare_plans
-from gpu_core.decisions.experiments.scaling_page import scaling_page
+from gpu_core.decisions.optimization.experiments.mlflow_runs import children_of_scaling
+from gpu_core.decisions.optimization.experiments.plans import one_by_one
+from gpu_core.decisions.optimization.experiments.scaling import USUAL_DAY, DayDemand, compare_plans
+from gpu_core.decisions.optimization.experiments.scaling_page import scaling_page
 from gpu_core.runtime.inference.measurement import measure_workload
 from gpu_core.runtime.tracking import tracked_run
 

@@ -12,10 +12,10 @@ from prefect.cache_policies import NO_CACHE
 from gpu_core.adapters.files.catalog_file import load_catalog
 from gpu_core.adapters.mlflow.experiments import log_experiment
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
-from gpu_core.decisions.experiments.low_priority import Demand, compare_policies
-from gpu_core.decisions.experiments.low_priority_page import policies_page
-from gpu_core.decisions.experiments.mlflow_runs import children_of_policies
-from gpu_core.decisions.experiments.plans import Experiment, measured_settings
+from gpu_core.decisions.optimization.experiments.low_priority import Demand, compare_policies
+from gpu_core.decisions.optimization.experiments.low_priority_page import policies_page
+from gpu_core.decisions.optimization.experiments.mlflow_runs import children_of_policies
+from gpu_core.decisions.optimization.experiments.plans import Experiment, measured_settings
 from gpu_core.runtime.inference.measurement import measure_workload
 from gpu_core.runtime.tracking import tracked_run
 

@@ -11,12 +11,12 @@ from prefect.cache_policies import NO_CACHE
 from gpu_core.adapters.files.catalog_file import load_catalog
 from gpu_core.adapters.mlflow.experiments import log_experiment
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
-from gpu_core.decisions.experiments.challenge import measured_rungs, projected_rungs
-from gpu_core.decisions.experiments.ladder import ladder
-from gpu_core.decisions.experiments.mlflow_runs import children_of_ladder
-from gpu_core.decisions.experiments.page import ladder_page, ladder_sentence
-from gpu_core.decisions.experiments.plans import challenge_settings
-from gpu_core.decisions.experiments.projection import inference_job
+from gpu_core.decisions.optimization.experiments.challenge import measured_rungs, projected_rungs
+from gpu_core.decisions.optimization.experiments.ladder import ladder
+from gpu_core.decisions.optimization.experiments.mlflow_runs import children_of_ladder
+from gpu_core.decisions.optimization.experiments.page import ladder_page, ladder_sentence
+from gpu_core.decisions.optimization.experiments.plans import challenge_settings
+from gpu_core.decisions.optimization.experiments.projection import inference_job
 from gpu_core.runtime.inference.measurement import measure_workload
 from gpu_core.runtime.tracking import tracked_run
 

@@ -21,16 +21,16 @@ from gpu_core.adapters.prefect.deployments import read_target
 from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
 from gpu_core.decisions.catalog.offerings import combined
-from gpu_core.decisions.optimization.period import Period
-from gpu_core.decisions.optimization.proposal import Proposal
-from gpu_core.decisions.optimization.records import (
+from gpu_core.decisions.optimization.proposals.period import Period
+from gpu_core.decisions.optimization.proposals.proposal import Proposal
+from gpu_core.decisions.optimization.proposals.records import (
     ProposalRecord,
     declined_lately,
     is_new,
     proposed,
 )
-from gpu_core.decisions.optimization.savings_report import ARTIFACT_KEY, savings_page
-from gpu_core.decisions.optimization.target import Before, Target, is_set
+from gpu_core.decisions.optimization.proposals.savings_report import ARTIFACT_KEY, savings_page
+from gpu_core.decisions.optimization.proposals.target import Before, Target, is_set
 
 Targets = dict[str, Target | None]
 

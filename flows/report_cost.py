@@ -52,7 +52,7 @@ from gpu_core.decisions.costs.usage_cost import RunCost, Window, price_book, run
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.markdown import escaped
-from gpu_core.decisions.optimization.savings_report import record_section
+from gpu_core.decisions.optimization.proposals.savings_report import record_section
 from gpu_core.decisions.policy.policy import Policy
 
 # The last moment of a day is in the period that ends with it.

@@ -22,15 +22,17 @@ from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.mlflow.metric_history import read_metric
 from gpu_core.adapters.prefect import sweeps
 from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
-from gpu_core.decisions.experiments.sweep_checks import (
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.units import format_usd
+from gpu_core.decisions.optimization.sweeps.checks import (
     places_for,
     refuse_other_sweep,
     refuse_policy,
     sweep_problem,
 )
-from gpu_core.decisions.experiments.sweep_page import is_over, sweep_page, sweep_sentence
-from gpu_core.decisions.experiments.sweep_request import SweepRequest, sweep_request
-from gpu_core.decisions.experiments.sweep_rungs import (
+from gpu_core.decisions.optimization.sweeps.page import is_over, sweep_page, sweep_sentence
+from gpu_core.decisions.optimization.sweeps.request import SweepRequest, sweep_request
+from gpu_core.decisions.optimization.sweeps.rungs import (
     Goal,
     SweepDecision,
     SweepRun,
@@ -38,14 +40,12 @@ from gpu_core.decisions.experiments.sweep_rungs import (
     budget_after,
     sweep_step,
 )
-from gpu_core.decisions.experiments.sweep_trials import (
+from gpu_core.decisions.optimization.sweeps.trials import (
     SweepTrial,
     budget_micro_usd,
     needs_resumption,
     sweep_run,
 )
-from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.units import format_usd
 
 
 class Sweep(NamedTuple):

@@ -16,8 +16,8 @@ from gpu_core.adapters.prefect.deployments import read_target
 from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
 from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import Provenance
-from gpu_core.decisions.optimization.changes import Done, apply_step
-from gpu_core.decisions.optimization.records import (
+from gpu_core.decisions.optimization.proposals.changes import Done, apply_step
+from gpu_core.decisions.optimization.proposals.records import (
     ProposalRecord,
     applied,
     is_due,
@@ -25,10 +25,10 @@ from gpu_core.decisions.optimization.records import (
     measured_until,
     verified,
 )
-from gpu_core.decisions.optimization.run_facts import run_facts
-from gpu_core.decisions.optimization.savings_report import record_section
-from gpu_core.decisions.optimization.target import Target
-from gpu_core.decisions.optimization.verification import (
+from gpu_core.decisions.optimization.proposals.run_facts import run_facts
+from gpu_core.decisions.optimization.proposals.savings_report import record_section
+from gpu_core.decisions.optimization.proposals.target import Target
+from gpu_core.decisions.optimization.proposals.verification import (
     Verdict,
     verification_sentence,
     verify,

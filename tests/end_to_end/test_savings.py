@@ -14,9 +14,9 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.proposals import read_proposals
 from gpu_core.cli.main import main
 from gpu_core.decisions.model.attempts import Provenance
-from gpu_core.decisions.optimization.proposal import ProposalKind
-from gpu_core.decisions.optimization.records import ProposalRecord, ProposalState
-from gpu_core.decisions.optimization.verification import Verdict
+from gpu_core.decisions.optimization.proposals.proposal import ProposalKind
+from gpu_core.decisions.optimization.proposals.records import ProposalRecord, ProposalState
+from gpu_core.decisions.optimization.proposals.verification import Verdict
 from tests.end_to_end.conftest import FLOWS, closed
 from tests.support.browser import Page, browser
 from tests.support.prefect_stack import Pool

@@ -29,10 +29,14 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.proposals import append_records, read_proposal
 from gpu_core.adapters.prefect.deployments import read_target
 from gpu_core.cli.main import main
-from gpu_core.decisions.optimization.proposal import Proposal
-from gpu_core.decisions.optimization.records import ProposalRecord, ProposalState, proposed
-from gpu_core.decisions.optimization.target import Before, Target
-from tests.gpu_core.decisions.optimization.test_propose import ON_SPOT, WORK, ask, history
+from gpu_core.decisions.optimization.proposals.proposal import Proposal
+from gpu_core.decisions.optimization.proposals.records import (
+    ProposalRecord,
+    ProposalState,
+    proposed,
+)
+from gpu_core.decisions.optimization.proposals.target import Before, Target
+from tests.gpu_core.decisions.optimization.proposals.test_propose import ON_SPOT, WORK, ask, history
 from tests.support.waiting import wait_for
 
 APPROVE = {"decision": "approve", "name": "ada"}

@@ -12,7 +12,7 @@ from flows.propose_savings import propose_savings
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.costs.demo_history import generated_history
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.optimization.savings_report import ARTIFACT_KEY
+from gpu_core.decisions.optimization.proposals.savings_report import ARTIFACT_KEY
 
 DAY = date(2026, 11, 25)
 

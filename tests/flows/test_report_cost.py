@@ -26,18 +26,18 @@ from gpu_core.decisions.costs.demo_history import ANOMALY_NAME, generated_histor
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.markdown import escaped
-from gpu_core.decisions.optimization.records import (
+from gpu_core.decisions.optimization.proposals.records import (
     ProposalRecord,
     applied,
     decided,
     proposed,
     verified,
 )
-from gpu_core.decisions.optimization.target import Before, Target
-from gpu_core.decisions.optimization.verification import Verdict, Verification
+from gpu_core.decisions.optimization.proposals.target import Before, Target
+from gpu_core.decisions.optimization.proposals.verification import Verdict, Verification
 from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval
-from tests.gpu_core.decisions.optimization.test_propose import ON_SPOT, WORK, ask, history
+from tests.gpu_core.decisions.optimization.proposals.test_propose import ON_SPOT, WORK, ask, history
 
 DAY = NOON.date()
 PROPOSED = ask(history(WORK, ON_SPOT)).proposals

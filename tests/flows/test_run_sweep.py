@@ -25,10 +25,10 @@ from flows import run_sweep as flow_module
 from flows.run_sweep import run_sweep
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.prefect import sweeps
-from gpu_core.decisions.experiments.sweep_request import sweep_request
-from gpu_core.decisions.experiments.sweep_trials import SweepTrial
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.optimization.sweeps.request import sweep_request
+from gpu_core.decisions.optimization.sweeps.trials import SweepTrial
 from gpu_core.testing.builders.attempts import make_attempt, make_run
 
 SKILLS = (1, 2, 3)

@@ -1,6 +1,6 @@
 """The questions of `prefect-gpu optimize ask`, from the table that answers them."""
 
-from gpu_core.decisions.optimization.questions import QUESTIONS, Question
+from gpu_core.decisions.optimization.questions.questions import QUESTIONS, Question
 
 _BY = {None: "all runs", "gpu_type": "GPU type", "end_reason": "end reason"}
 

@@ -6,8 +6,8 @@ from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.store import Ledger
 from gpu_core.decisions.catalog.offerings import Catalog
 from gpu_core.decisions.model.attempts import Provenance
-from gpu_core.decisions.optimization.period import Period
-from gpu_core.decisions.optimization.propose import Optimization, optimize
+from gpu_core.decisions.optimization.proposals.period import Period
+from gpu_core.decisions.optimization.proposals.propose import Optimization, optimize
 from gpu_core.decisions.policy.policy import Policy
 
 

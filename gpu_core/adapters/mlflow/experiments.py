@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from mlflow import MlflowClient
 
 from gpu_core.adapters.mlflow.tags import CONFIGURATION_TAG, PARENT_TAG
-from gpu_core.decisions.experiments.mlflow_runs import ChildRun
+from gpu_core.decisions.optimization.experiments.mlflow_runs import ChildRun
 
 _PAGE = "comparison.md"
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from mlflow import MlflowClient
 
 from gpu_core.adapters.mlflow.cost import own_runs
-from gpu_core.decisions.experiments.sweep_trials import MetricPoint
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.optimization.sweeps.trials import MetricPoint
 
 
 class MetricHistory(NamedTuple):

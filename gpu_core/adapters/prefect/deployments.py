@@ -8,7 +8,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.exceptions import ObjectNotFound
 
-from gpu_core.decisions.optimization.target import Target
+from gpu_core.decisions.optimization.proposals.target import Target
 
 _SUSPENDED = "Suspended"
 _RESUMING = "Resuming"

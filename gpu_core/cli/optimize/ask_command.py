@@ -14,10 +14,10 @@ from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.cli.shared.terminal import simple_table
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.units import format_usd
-from gpu_core.decisions.optimization.borrowing import Quotas
-from gpu_core.decisions.optimization.questions import Unit
-from gpu_core.decisions.optimization.questions_answers import Answer, Row, answer
-from gpu_core.decisions.optimization.questions_text import parse_question
+from gpu_core.decisions.optimization.questions.answers import Answer, Row, answer
+from gpu_core.decisions.optimization.questions.borrowing import Quotas
+from gpu_core.decisions.optimization.questions.parsing import parse_question
+from gpu_core.decisions.optimization.questions.questions import Unit
 
 
 def run_ask(

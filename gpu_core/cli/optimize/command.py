@@ -20,11 +20,15 @@ from gpu_core.decisions.catalog import DEFAULT_CATALOG
 from gpu_core.decisions.catalog.offerings import combined
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.units import format_usd
-from gpu_core.decisions.optimization.analysis import Analysis
-from gpu_core.decisions.optimization.markdown import change_text, percent_range, report_lines
-from gpu_core.decisions.optimization.period import Period
-from gpu_core.decisions.optimization.proposal import Proposal, to_document
-from gpu_core.decisions.optimization.propose import Optimization
+from gpu_core.decisions.optimization.proposals.analysis import Analysis
+from gpu_core.decisions.optimization.proposals.markdown import (
+    change_text,
+    percent_range,
+    report_lines,
+)
+from gpu_core.decisions.optimization.proposals.period import Period
+from gpu_core.decisions.optimization.proposals.proposal import Proposal, to_document
+from gpu_core.decisions.optimization.proposals.propose import Optimization
 
 _MOST_ROWS = 10
 

@@ -12,8 +12,8 @@ from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.prefect.deployments import read_target, write_job_variables
 from gpu_core.cli.shared.exit_codes import DONE, NO
 from gpu_core.cli.shared.prefect_api import ask
-from gpu_core.decisions.optimization.changes import Refused, Step, Write, undo_step
-from gpu_core.decisions.optimization.records import ProposalRecord, undone
+from gpu_core.decisions.optimization.proposals.changes import Refused, Step, Write, undo_step
+from gpu_core.decisions.optimization.proposals.records import ProposalRecord, undone
 
 
 def run_undo(proposal_id: str, ledger_url: Callable[[], str], by: str | None) -> int:

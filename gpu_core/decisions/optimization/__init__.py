@@ -1,1 +1,1 @@
-"""Which change would save money, how sure is that, and what did it save when it was made?"""
+"""Which change saves money: proposals, answers from the ledger, experiments and sweeps."""

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_core.decisions.experiments.plans import turns
-from gpu_core.decisions.experiments.trial import (
+from gpu_core.decisions.model.errors import GpuSchedulingError, InvalidInput
+from gpu_core.decisions.optimization.experiments.plans import turns
+from gpu_core.decisions.optimization.experiments.trial import (
     Measured,
     Repeat,
     Setting,
@@ -19,7 +20,6 @@ from gpu_core.decisions.experiments.trial import (
     Trial,
     repeat_of,
 )
-from gpu_core.decisions.model.errors import GpuSchedulingError, InvalidInput
 from gpu_core.runtime.inference.workload import Unsupported
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")

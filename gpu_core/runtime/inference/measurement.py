@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from gpu_core.decisions.catalog.offerings import Catalog
-from gpu_core.decisions.experiments.price import device_price
-from gpu_core.decisions.experiments.trial import Measured, Setting
+from gpu_core.decisions.optimization.experiments.price import device_price
+from gpu_core.decisions.optimization.experiments.trial import Measured, Setting
 from gpu_core.runtime.inference.bench import bench, measured
 from gpu_core.runtime.inference.workload import usual_workload
 

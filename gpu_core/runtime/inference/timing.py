@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpu_core.decisions.experiments.trial import Timed
+from gpu_core.decisions.optimization.experiments.trial import Timed
 from gpu_core.runtime.inference.workload import Infer, Workload
 
 _DRAWN = 1024

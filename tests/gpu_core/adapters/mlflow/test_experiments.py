@@ -7,7 +7,7 @@ import pytest
 from mlflow import MlflowClient
 
 from gpu_core.adapters.mlflow.experiments import log_experiment
-from gpu_core.decisions.experiments.mlflow_runs import ChildRun
+from gpu_core.decisions.optimization.experiments.mlflow_runs import ChildRun
 
 
 @pytest.fixture(scope="module")

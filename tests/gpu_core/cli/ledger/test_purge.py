@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.store import Logged
 from gpu_core.cli.main import main
-from gpu_core.decisions.optimization.records import WRITER as PROPOSALS
+from gpu_core.decisions.optimization.proposals.records import WRITER as PROPOSALS
 from gpu_core.testing.builders.attempts import at
 from tests.gpu_core.decisions.attempts.test_decision_chain import make_decision
 

@@ -6,15 +6,15 @@ import json
 import pytest
 
 from gpu_core.decisions.catalog.gpu_types import Precision
-from gpu_core.decisions.experiments.plans import (
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.optimization.experiments.plans import (
     Experiment,
     challenge_settings,
     measured_settings,
     projected_settings,
     turns,
 )
-from gpu_core.decisions.experiments.trial import Setting, Timed, repeat_of
-from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.optimization.experiments.trial import Setting, Timed, repeat_of
 from gpu_core.runtime.inference.bench import MeasurementFailed, bench, measured
 from gpu_core.runtime.inference.perceptron import perceptron
 from gpu_core.runtime.inference.process import serve

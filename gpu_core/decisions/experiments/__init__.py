@@ -1,1 +1,0 @@
-"""Which configuration costs less, beyond noise; and which runs of a sweep go on."""

@@ -1,0 +1,1 @@
+"""Which configuration of inference costs less, beyond noise?"""

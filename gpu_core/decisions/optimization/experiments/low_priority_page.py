@@ -1,0 +1,99 @@
+"""Policies for a backlog as people read them: what was measured, and what is computed."""
+
+from collections.abc import Iterable, Sequence
+
+from gpu_core.decisions.model.markdown import escaped, table
+from gpu_core.decisions.model.units import count, digits
+from gpu_core.decisions.optimization.experiments.ladder import with_interval
+from gpu_core.decisions.optimization.experiments.low_priority import (
+    BatchPolicy,
+    PolicyComparison,
+    batch_s,
+)
+from gpu_core.decisions.optimization.experiments.page import latency_text, usd_text
+from gpu_core.decisions.optimization.experiments.plot import Point, trade_off_plot
+from gpu_core.decisions.optimization.experiments.repeats import mean_of
+from gpu_core.decisions.optimization.experiments.trial import Origin
+
+_MEASURED_HEAD = ("Batch", "Origin", "Time of a batch", "Requests a second")
+_HEAD = (
+    "",
+    "Low-priority requests",
+    "Origin",
+    "1,000 of them: whole device",
+    "1,000 of them: time used",
+    "p99 of interactive",
+    "Low-priority a second",
+    "Busy",
+    "Front",
+)
+_NOTE = (
+    "Computed: a simulation of one device. Interactive requests come first, and a batch that has "
+    "started is not interrupted. The backlog has no end. A batch takes as long as a measured one; "
+    "arrivals are a Poisson process, the same for all policies. Whole device: low-priority "
+    "requests pay for all of it. Time used: they pay for their batches, and interactive ones for "
+    "the rest. Intervals are 95 % over the repeats."
+)
+
+
+def policies_page(found: PolicyComparison) -> str:
+    """One backlog under several policies. The same input always gives the same page."""
+    repeats = len(found.policies[0].repeats)
+    demand, idle = found.demand, found.policies[0]
+    busy = mean_of([each.busy_part for each in idle.repeats])
+    parts = [
+        "# Low-priority requests in batches",
+        f"**{escaped(found.sentence)}**",
+        f"Measured: {escaped(found.measured.what)}; {count(repeats, 'repeat')} of each batch size, "
+        "in turns. All else is computed from these times.",
+        table(_MEASURED_HEAD, _measured_rows(found)),
+        f"Interactive requests: {digits(found.requests_per_s)} a second, answered in batches of up "
+        f"to {demand.interactive_batch}, {demand.requests:,} in each repeat. Alone they keep the "
+        f"device busy for {busy:.0%} of the time.",
+        table(_HEAD, _rows(found)),
+        trade_off_plot(_points(found)),
+        *(f"- Not run: {setting}: {escaped(why)}." for setting, why in found.measured.not_run),
+        _NOTE,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _measured_rows(found: PolicyComparison) -> Iterable[Sequence[str]]:
+    for trial in found.measured.trials:
+        rates = [each.inferences_per_s for each in trial.repeats]
+        yield (
+            str(trial.setting.batch_size),
+            str(Origin.MEASURED),
+            latency_text(with_interval(batch_s(trial))),
+            digits(with_interval(rates).likely),
+        )
+
+
+def _rows(found: PolicyComparison) -> Iterable[Sequence[str]]:
+    for number, policy in enumerate(found.policies):
+        whole, marginal = policy.usd_per_1k, policy.marginal_usd_per_1k
+        yield (
+            str(number) if number else "",
+            str(policy),
+            str(Origin.COMPUTED),
+            "" if whole is None else usd_text(with_interval(whole)),
+            "" if marginal is None else usd_text(with_interval(marginal)),
+            latency_text(with_interval(policy.p99_s)),
+            digits(mean_of(policy.low_priority_per_s)),
+            f"{mean_of([each.busy_part for each in policy.repeats]):.0%}",
+            "yes" if str(policy) in found.front else "",
+        )
+
+
+def _points(found: PolicyComparison) -> list[Point]:
+    numbered: Iterable[tuple[int, BatchPolicy]] = enumerate(found.policies)
+    return [
+        Point(
+            label=str(number),
+            usd_per_1k=with_interval(costs).likely,
+            latency_s=with_interval(policy.p99_s).likely,
+            origin=Origin.COMPUTED,
+        )
+        for number, policy in numbered
+        if (costs := policy.usd_per_1k) is not None
+    ]

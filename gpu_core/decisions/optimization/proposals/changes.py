@@ -1,0 +1,146 @@
+"""Whether a deployment may be changed now, and to what: compare first, then set."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from gpu_core.decisions.optimization.proposals.records import (
+    ProposalRecord,
+    ProposalState,
+    measured_now,
+    measured_until,
+)
+from gpu_core.decisions.optimization.proposals.target import Target, changed, is_set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """The deployment gets these job variables."""
+
+    target: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The deployment has the change already: a flow died between the change and its record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Nothing is changed."""
+
+    why: str
+
+
+Step = Write | Done | Refused
+
+
+def apply_step(
+    record: ProposalRecord,
+    current: Target | None,
+    known: Iterable[ProposalRecord],
+    now: datetime,
+) -> Step:
+    """What is done to apply this proposal?
+
+    A deployment is measured with one change at a time: what a second one saves would count twice.
+
+    Args:
+        record: The proposal with its state.
+        current: The deployment as it is; None: it is gone.
+        known: All proposals with their state.
+        now: The moment that counts.
+    """
+    if not record.is_approved:
+        return Refused(why="It is not approved.")
+    return change_step(record, current, known, now)
+
+
+def change_step(
+    record: ProposalRecord,
+    current: Target | None,
+    known: Iterable[ProposalRecord],
+    now: datetime,
+) -> Step:
+    """What would be done to apply this proposal if it is approved? Args as for `apply_step`."""
+    if record.state in (ProposalState.APPLIED, ProposalState.VERIFIED, ProposalState.UNDONE):
+        return Refused(why=f"It is {record.state.value} already.")
+    if current is None or current.deployment_id != record.before.deployment_id:
+        return Refused(why="The deployment is gone.")
+    if current.digest == record.before.digest:
+        other = measured_now(record, known, now)
+        if other is not None:
+            return Refused(why=_measured_text(other))
+        return Write(target=changed(current, record.proposal))
+    if record.begun_at is not None and _before(current, record).digest == record.before.digest:
+        return Done()
+    return Refused(
+        why="The deployment has changed since the proposal: its job variables, entrypoint, work"
+        " pool or queue."
+    )
+
+
+def _measured_text(other: ProposalRecord) -> str:
+    return (
+        f"{other.proposal.proposal_id} changed the deployment and is measured until "
+        f"{measured_until(other):%Y-%m-%d %H:%M} UTC: start the flow again then."
+    )
+
+
+def undo_step(record: ProposalRecord, current: Target | None) -> Step:
+    """What is done to undo this proposal?
+
+    Other job variables may have changed since: only those of the proposal are set back.
+
+    Args:
+        record: The proposal with its state.
+        current: The deployment as it is; None: it is gone.
+    """
+    if not _may_be_in_force(record):
+        return Refused(why=f"It is {record.state.value}: there is nothing to undo.")
+    if current is None or current.deployment_id != record.before.deployment_id:
+        return Refused(why="The deployment is gone.")
+    if is_set(current, record.proposal.job_variables):
+        return Write(target=_before(current, record))
+    names = frozenset(record.proposal.job_variables)
+    values = {name: v for name, v in current.job_variables.items() if name in names}
+    if values == dict(record.before.values):
+        return Done()
+    named = ", ".join(sorted(names))
+    return Refused(why=f"Someone has changed {named} since: nothing is changed.")
+
+
+def _may_be_in_force(record: ProposalRecord) -> bool:
+    """Has the deployment the change, or may it? A flow may have died between change and record."""
+    if record.undone_at is not None:
+        return False
+    is_begun = record.begun_at is not None and record.not_applied is None
+    return record.applied_at is not None or is_begun
+
+
+def _before(current: Target, record: ProposalRecord) -> Target:
+    """The deployment with the proposal's variables as they were before it."""
+    without = current.without(frozenset(record.proposal.job_variables))
+    return without.with_variables(record.before.values)
+
+
+def approval_problem(
+    answered_at: datetime | None, expires_at: datetime | None, *, is_answer: bool
+) -> str | None:
+    """Why does this answer not count? None: it does.
+
+    Prefect lets a run go on from a pause also when someone sets its state by hand, and when it is
+    retried: only an answer that was given in time counts.
+
+    Args:
+        answered_at: When the run was resumed; None: it was not.
+        expires_at: When the question expired; None: not known.
+        is_answer: An answer came with the resumption.
+    """
+    if not is_answer or answered_at is None:
+        return "The run was resumed without an answer."
+    if expires_at is None:
+        return "It is not known until when the question was open."
+    if answered_at > expires_at:
+        return f"The question had expired at {expires_at:%Y-%m-%d %H:%M} UTC."
+    return None

@@ -1,0 +1,128 @@
+"""A deployment that has run on several configurations: on which does a run cost least?"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from gpu_core.decisions.model.units import format_duration, format_usd
+from gpu_core.decisions.optimization.proposals.interruption_model import Numbers
+from gpu_core.decisions.optimization.proposals.period import Period
+from gpu_core.decisions.optimization.proposals.run_facts import Configuration, RunFact
+
+LEAST_RUNS = 10
+"""On each of the two configurations."""
+
+_FALSE_PROPOSALS = 0.001
+"""How often a difference that is noise may become a proposal, over all comparisons of a night."""
+
+_DRAWS = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigurationCase:
+    """One deployment on another configuration that it has been on."""
+
+    usual: tuple[RunFact, ...]
+    other: tuple[RunFact, ...]
+    usual_on: Configuration
+    other_on: Configuration
+    draws: tuple[float, ...]
+    """The saving, as a part of the cost, in each history that was drawn."""
+
+
+def comparisons(facts: Sequence[RunFact]) -> list[tuple[Configuration, Configuration]]:
+    """Which configurations of a deployment can be compared? The usual one with each other one.
+
+    Only those that differ in one thing, GPU type or number: what differs in both leaves open which
+    of them helped.
+    """
+    groups = _groups(facts)
+    if not groups:
+        return []
+    usual = max(groups, key=lambda on: (len(groups[on]), on))
+    return [
+        (usual, other)
+        for other, runs in sorted(groups.items())
+        if other != usual
+        and min(len(runs), len(groups[usual])) >= LEAST_RUNS
+        and other.capacity_type == usual.capacity_type
+        and (other.gpu_type == usual.gpu_type) != (other.gpu_count == usual.gpu_count)
+    ]
+
+
+def configuration_case(
+    facts: Sequence[RunFact],
+    usual_on: Configuration,
+    other_on: Configuration,
+    comparisons_made: int,
+    period: Period,
+    seed: Sequence[int],
+) -> ConfigurationCase | None:
+    """What would the deployment save on the other configuration? None: it may be noise.
+
+    The two means differ by Welch's statistic (Biometrika 34, 1947) beyond the normal quantile of
+    the permitted false proposals, shared between all comparisons (Bonferroni).
+
+    Args:
+        facts: The runs of the deployment.
+        comparisons_made: How many comparisons are made in all.
+        seed: Of the draws.
+    """
+    groups = _groups(facts)
+    usual, other = groups[usual_on], groups[other_on]
+    before, after = _costs(usual), _costs(other)
+    if before is None or after is None:
+        return None
+    error = np.sqrt(before.var(ddof=1) / len(before) + after.var(ddof=1) / len(after))
+    limit = NormalDist().inv_cdf(1 - _FALSE_PROPOSALS / max(1, comparisons_made))
+    if before.mean() - after.mean() <= limit * error:
+        return None
+    future = max(1, round(len(facts) * period.verify_days / period.days))
+    rng = np.random.default_rng(seed)
+    drawn = tuple(float(x) for x in 1 - _future_means(after, future, rng) / before.mean())
+    return ConfigurationCase(
+        usual=usual, other=other, usual_on=usual_on, other_on=other_on, draws=drawn
+    )
+
+
+def _future_means(costs: Numbers, future: int, rng: np.random.Generator) -> Numbers:
+    """Mean costs of as many future runs: what the mean is, is as uncertain as how runs vary."""
+    # The deviations of n observations are too small by sqrt((n - 1) / n).
+    widened = costs.mean() + (costs - costs.mean()) * np.sqrt(len(costs) / (len(costs) - 1))
+    means = np.empty(_DRAWS)
+    for draw in range(_DRAWS):
+        could_be = rng.choice(widened, size=len(widened))
+        means[draw] = rng.choice(could_be, size=future).mean()
+    return means
+
+
+def _groups(facts: Sequence[RunFact]) -> dict[Configuration, tuple[RunFact, ...]]:
+    """Runs by what they were on."""
+    found: dict[Configuration, list[RunFact]] = defaultdict(list)
+    for fact in facts:
+        if fact.configuration is not None:
+            found[fact.configuration].append(fact)
+    return {on: tuple(runs) for on, runs in found.items()}
+
+
+def _costs(facts: Sequence[RunFact]) -> Numbers | None:
+    """What each run cost, with its part of the runs that were not completed; None: unknown."""
+    costs = [fact.cost_micro_usd for fact in facts if fact.cost_micro_usd is not None]
+    completed = sum(fact.is_completed for fact in facts)
+    if len(costs) < len(facts) or not completed:
+        return None
+    return np.array(costs, dtype=np.float64) * len(facts) / completed
+
+
+def configuration_evidence(case: ConfigurationCase) -> tuple[str, ...]:
+    """What the proposal rests on, in sentences."""
+    return tuple(
+        f"{len(facts)} runs on {on} cost "
+        f"{format_usd(round(sum(f.cost_micro_usd or 0 for f in facts) / len(facts)))} each and "
+        f"held their GPUs for {format_duration(sum(f.held_s for f in facts) / len(facts))} "
+        f"(means); {sum(not f.is_completed for f in facts)} of them did not complete."
+        for facts, on in ((case.usual, case.usual_on), (case.other, case.other_on))
+    )

@@ -1,0 +1,40 @@
+"""What did a unit of work cost, so that a month with more work is no loss?"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpu_core.decisions.optimization.proposals.proposal import Unit
+from gpu_core.decisions.optimization.proposals.run_facts import RunFact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitCost:
+    """The cost of all runs that are over, by what the completed ones did."""
+
+    runs: int
+    cost_micro_usd: int
+    units: float
+
+    @property
+    def micro_usd(self) -> float | None:
+        """Of one unit; None: nothing was completed."""
+        return self.cost_micro_usd / self.units if self.units else None
+
+
+def unit_cost(facts: Iterable[RunFact], unit: Unit) -> UnitCost | None:
+    """What did a unit of work of these runs cost? Failed runs cost and complete nothing.
+
+    Returns:
+        None: a run has no price, or there is none.
+    """
+    counted = list(facts)
+    costs = [fact.cost_micro_usd for fact in counted if fact.cost_micro_usd is not None]
+    if len(costs) < len(counted) or not counted:
+        return None
+    done = [fact for fact in counted if fact.is_completed]
+    is_by_run = unit is Unit.COMPLETED_RUN
+    return UnitCost(
+        runs=len(counted),
+        cost_micro_usd=sum(costs),
+        units=len(done) if is_by_run else sum(fact.work_gpu_h for fact in done),
+    )

@@ -1,0 +1,1 @@
+"""What did it cost? Questions in words, answered from the ledger."""

@@ -1,0 +1,1 @@
+"""Which runs of a sweep get more dollars, and which stay parked?"""
