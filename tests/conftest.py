@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,7 +11,14 @@ from hypothesis import settings
 
 from tests.support import loopback_only
 from tests.support.cluster import KUBECONFIG_VARIABLE
-from tests.support.tiers import ALL, Tier, left_out_lines, tier_of
+from tests.support.tiers import (
+    ALL,
+    Tier,
+    left_out_lines,
+    tier_of,
+    tiers_of_files,
+    why_misplaced,
+)
 
 if TYPE_CHECKING:
     from tests.support.prefect_stack import PrefectServer
@@ -44,6 +53,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the number of examples before the first test module is imported."""
+    config.stash[_LEFT_OUT] = set()
+    config.stash[_TIERS_OF_FILES] = tiers_of_files(config.rootpath / "tests")
     is_quick = config.getoption("tier") == Tier.QUICK
     if is_quick:
         # A quick test that logs without an API address would start a whole Prefect server in a
@@ -148,18 +159,17 @@ _IS_CLUSTER_GIVEN = KUBECONFIG_VARIABLE in os.environ
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep one tier; order it: pure tests, those with a system in this process, stories."""
-    root = config.rootpath / "tests"
     _keep_one_tier(config, items)
 
     def place(item: pytest.Item) -> int:
-        path = item.path.relative_to(root).as_posix()
+        path = _path(item.path, config.rootpath)
         places = (n for n, prefix in enumerate(_ORDER) if path.startswith(prefix))
         return next(places, len(_ORDER))
 
     # No property is among those of the integration tier: what takes longest begins first there.
     items.sort(key=place, reverse=config.getoption("tier") == Tier.INTEGRATION)
     for item in items:
-        folder = item.path.relative_to(root).parts[0]
+        folder = _path(item.path, config.rootpath).partition("/")[0]
         shares_a_server = "prefect_server" in getattr(item, "fixturenames", ())
         group = "prefect" if shares_a_server else _TOGETHER.get(folder)
         if group == "stories" and item.path.stem in _SECOND_HALF:
@@ -170,44 +180,80 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(group))
 
 
-_LEFT_OUT = pytest.StashKey[list[Tier]]()
+_LEFT_OUT = pytest.StashKey[set[Tier]]()
+_TIERS_OF_FILES = pytest.StashKey[dict[str, frozenset[Tier]]]()
+_MISPLACED = pytest.StashKey[str]()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import only files and folders that may hold tests of the tier: most hold none."""
+    wanted = config.getoption("tier", ALL)
+    root = config.rootpath / "tests"
+    if wanted == ALL or root not in collection_path.parents:
+        return None
+    path = collection_path.relative_to(root).as_posix()
+    inside = {
+        tier
+        for file, tiers in config.stash[_TIERS_OF_FILES].items()
+        if file == path or file.startswith(f"{path}/")
+        for tier in tiers
+    }
+    if not inside or wanted in inside:
+        return None
+    config.stash[_LEFT_OUT] |= inside
+    return True
 
 
 def _keep_one_tier(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = config.getoption("tier", ALL)
-    if wanted == ALL:
-        return
-    tiers = [_tier(config, item) for item in items]
-    others = [item for item, tier in zip(items, tiers, strict=True) if tier != wanted]
-    config.stash[_LEFT_OUT] = [tier for tier in tiers if tier != wanted]
+    others = []
+    for item in items:
+        path = _path(item.path, config.rootpath)
+        tier = _tier(item, path)
+        if reason := why_misplaced(path, tier, config.stash[_TIERS_OF_FILES].get(path, set())):
+            item.stash[_MISPLACED] = reason
+        elif wanted not in (ALL, tier):
+            config.stash[_LEFT_OUT].add(tier)
+            others.append(item)
     config.hook.pytest_deselected(items=others)
-    items[:] = [item for item, tier in zip(items, tiers, strict=True) if tier == wanted]
+    left_out = set(others)
+    items[:] = [item for item in items if item not in left_out]
 
 
-def _tier(config: pytest.Config, item: pytest.Item) -> Tier:
-    path = item.path.relative_to(config.rootpath / "tests").as_posix()
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if reason := item.stash.get(_MISPLACED, None):
+        pytest.fail(reason, pytrace=False)
+
+
+def _tier(item: pytest.Item, path: str) -> Tier:
     markers = [marker.name for marker in item.iter_markers()]
     return tier_of(path, [*getattr(item, "fixturenames", ()), *markers])
+
+
+@cache
+def _path(path: Path, root: Path) -> str:
+    return path.relative_to(root / "tests").as_posix()
 
 
 # Under pytest-xdist only the workers collect: each reports to the process that prints the summary.
 def pytest_sessionfinish(session: pytest.Session) -> None:
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["left_out"] = [tier.value for tier in session.config.stash.get(_LEFT_OUT, [])]
+        output["left_out"] = [tier.value for tier in session.config.stash[_LEFT_OUT]]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     left_out = getattr(node, "workeroutput", {}).get("left_out", [])
-    node.config.stash[_LEFT_OUT] = [Tier(name) for name in left_out]
+    node.config.stash[_LEFT_OUT] = {Tier(name) for name in left_out}
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Say which tests were left out, and how to run them."""
-    lines = left_out_lines(config.stash.get(_LEFT_OUT, []))
+    lines = left_out_lines(config.stash[_LEFT_OUT])
     if lines:
         terminalreporter.section("left out")
     for line in lines:

@@ -15,7 +15,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.cluster)
             # A test's own mark goes before this one.
             item.add_marker(pytest.mark.timeout(2400))
 

@@ -23,45 +23,47 @@ _FIRST_WORDS = ("work-pool", "work-queue", "worker", "server", "config", "flow-r
                 *(name.split()[1] for name in MEANING_OF_1))  # fmt: skip
 
 
-TEXTS = {
-    path: [text for _, text in texts(ast.parse(path.read_text(encoding="utf-8")))]
-    for path in _SOURCES
-}
-COMMANDS = sorted({
-    quoted or bare
-    for found in TEXTS.values()
-    for text in found
-    for quoted, bare in _COMMAND.findall(text)
-    if quoted or bare.split()[1] in _FIRST_WORDS
-})  # fmt: skip
-PAGES = sorted({page for found in TEXTS.values() for text in found for page in _PAGE.findall(text)})
+@pytest.fixture(scope="module")
+def messages() -> list[str]:
+    """Every text of the code that may be printed."""
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in _SOURCES)
+    return [text for tree in trees for _, text in texts(tree)]
 
 
-def _options_of(words: list[str]) -> set[str]:
-    """The options of the `prefect-gpu` command that these words begin with."""
+def _options_of(words: list[str]) -> set[str] | None:
+    """The options of the `prefect-gpu` command that these words begin with; None: there is none."""
     _, found, _ = app.parse_commands(words)
-    assert found[-1].default_command is not None, "it is a group of commands, or none"
+    if found[-1].default_command is None:
+        return None
     arguments = found[-1].assemble_argument_collection()
     return {name for argument in arguments for name in argument.names}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_that_a_message_names(command: str) -> None:
+def _what_is_wrong(command: str) -> str | None:
+    """Why can this command not be copied? None: it can."""
     program, *words = shlex.split(command)
     if program == "prefect":
         _, found, _ = prefect_commands.parse_commands(words)
-        assert found[-1].default_command is not None, "it is a group of commands, or none"
-        return
+        return None if found[-1].default_command is not None else "a group of commands, or none"
     known = _options_of(words)
-    for option in (word for word in words if word.startswith("--")):
-        assert option.partition("=")[0] in known
+    if known is None:
+        return "a group of commands, or none"
+    options = (word.partition("=")[0] for word in words if word.startswith("--"))
+    return ", ".join(f"{option} is no option" for option in options if option not in known) or None
 
 
-def test_messages_name_commands_and_pages() -> None:
-    assert len(COMMANDS) > 15
-    assert PAGES
+def test_each_command_that_a_message_names_is_there(messages: list[str]) -> None:
+    commands = {
+        quoted or bare
+        for text in messages
+        for quoted, bare in _COMMAND.findall(text)
+        if quoted or bare.split()[1] in _FIRST_WORDS
+    }
+    assert len(commands) > 15
+    assert {c: wrong for c in sorted(commands) if (wrong := _what_is_wrong(c))} == {}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_that_a_message_names(page: str) -> None:
-    assert Path(page).is_file()
+def test_each_page_that_a_message_names_is_there(messages: list[str]) -> None:
+    pages = {page for text in messages for page in _PAGE.findall(text)}
+    assert pages
+    assert sorted(page for page in pages if not Path(page).is_file()) == []

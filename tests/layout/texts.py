@@ -8,13 +8,14 @@ from collections.abc import Iterator
 
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """What this code may print, by line: texts that are no docstrings; X is what is put in."""
-    skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    skipped = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             skipped |= {id(part) for part in node.values}
             parts = (p.value if isinstance(p, ast.Constant) else "X" for p in node.values)
             yield node.lineno, "".join(str(part) for part in parts)
-    for node in ast.walk(tree):
+    for node in nodes:
         is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
         if is_text and id(node) not in skipped:
             yield node.lineno, node.value

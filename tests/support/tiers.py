@@ -1,8 +1,9 @@
 """Tests by what they cost: `make test`, `test-integration`, `test-cluster`, `test-gpu`."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Set
 from enum import StrEnum
+from pathlib import Path
 
 ALL = "all"
 
@@ -33,15 +34,18 @@ CONTENTS = {
 _FOLDERS = {
     "cluster/": Tier.CLUSTER,
     "end_to_end/": Tier.INTEGRATION,
+    "gpu/": Tier.GPU,
     "infra/": Tier.INTEGRATION,
     "notebooks/": Tier.INTEGRATION,
     "quickstart/": Tier.INTEGRATION,
 }
-_NEEDS = {
-    "cluster": Tier.CLUSTER,
-    "gpu": Tier.GPU,
+_MARKS = {
     "browser": Tier.INTEGRATION,
-    # Each of these tests starts processes that import or build everything.
+    "gpu": Tier.GPU,
+    "quickstart": Tier.INTEGRATION,
+}
+# Each of these tests starts processes that import or build everything.
+_FIXTURES = {
     "clean_export": Tier.INTEGRATION,
     "focus_validators": Tier.INTEGRATION,
     "mlflow_process": Tier.INTEGRATION,
@@ -49,8 +53,9 @@ _NEEDS = {
     "prefect_on_postgresql": Tier.INTEGRATION,
     "prefect_on_sqlite": Tier.INTEGRATION,
     "prefect_server": Tier.INTEGRATION,
-    "quickstart": Tier.INTEGRATION,
 }
+_NEEDS = _MARKS | _FIXTURES
+_WRITTEN = re.compile(rf"\bmark\.({'|'.join(_MARKS)})\b|\b({'|'.join(_FIXTURES)})\b")
 
 
 def tier_of(path: str, needs: Iterable[str]) -> Tier:
@@ -60,21 +65,59 @@ def tier_of(path: str, needs: Iterable[str]) -> Tier:
         path: Of its file, relative to `tests`, with slashes.
         needs: The names of its fixtures and markers.
     """
-    by_folder = [tier for folder, tier in _FOLDERS.items() if path.startswith(folder)]
     by_need = [_NEEDS[name] for name in needs if name in _NEEDS]
-    return max(by_folder + by_need, key=list(Tier).index, default=Tier.QUICK)
+    return max([_tier_of_folder(path), *by_need], key=list(Tier).index)
 
 
-def left_out_lines(left_out: Sequence[Tier]) -> list[str]:
-    """Which tests did not run, and which command runs them?
+def tiers_of_file(path: str, texts: Iterable[str]) -> frozenset[Tier]:
+    """Which tiers may the tests of this file be of? Files of no other tier need be imported.
 
     Args:
-        left_out: The tier of each test that was left out.
+        path: Of the file, relative to `tests`, with slashes.
+        texts: The file and each `conftest.py` that holds for it alone and its neighbours.
     """
-    counts = Counter(left_out)
-    return [_line(tier, counts[tier]) for tier in Tier if counts[tier]]
+    found = (_WRITTEN.finditer(text) for text in texts)
+    names = (match[1] or match[2] for matches in found for match in matches)
+    return frozenset({_tier_of_folder(path), *(tier_of(path, [name]) for name in names)})
 
 
-def _line(tier: Tier, count: int) -> str:
-    noun = "test" if count == 1 else "tests"
-    return f"{count:,} {noun} {CONTENTS[tier]}: {COMMANDS[tier]}"
+def tiers_of_files(root: Path) -> dict[str, frozenset[Tier]]:
+    """The tiers that the tests of each file below a folder may be of, by path relative to it."""
+    conftests = {
+        path.parent: path.read_text(encoding="utf-8")
+        for path in root.rglob("conftest.py")
+        if path.parent != root  # it holds for all
+    }
+    return {
+        path.relative_to(root).as_posix(): tiers_of_file(
+            path.relative_to(root).as_posix(),
+            [path.read_text(encoding="utf-8"), *(conftests.get(at, "") for at in path.parents)],
+        )
+        for path in root.rglob("test_*.py")
+    }
+
+
+def why_misplaced(path: str, tier: Tier, tiers: Set[Tier]) -> str | None:
+    """Why would a test not be collected for its own tier, and what helps? None: it would be.
+
+    Args:
+        path: Of its file, relative to `tests`.
+        tier: Of the test.
+        tiers: What `tiers_of_file` says of the file.
+    """
+    if tier in tiers:
+        return None
+    return (
+        f"This test is of the tier {tier}, for which {path} is not read. Name the fixture or the"
+        " mark that makes it so in that file, or in a conftest.py beside it."
+    )
+
+
+def left_out_lines(left_out: Set[Tier]) -> list[str]:
+    """Which tests did not run, and which command runs them?"""
+    return [f"tests {CONTENTS[tier]}: {COMMANDS[tier]}" for tier in Tier if tier in left_out]
+
+
+def _tier_of_folder(path: str) -> Tier:
+    tiers = (tier for folder, tier in _FOLDERS.items() if path.startswith(folder))
+    return next(tiers, Tier.QUICK)
