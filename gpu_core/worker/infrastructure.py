@@ -148,6 +148,14 @@ class Infrastructure(Protocol):
         """Job variables that only this infrastructure reads and that a template need not name."""
         ...
 
+    @property
+    def fitted_by(self) -> object:
+        """What does `fitted` look at apart from its arguments and the pool's template?
+
+        While that is equal, so is what it returns.
+        """
+        ...
+
     def fitted(
         self,
         workload: Workload,

@@ -313,6 +313,7 @@ class GpuScheduler:
     ) -> list[WorkerFlowRunResponse]:
         steps, policy = StepTimes(own), self._policies.current()
         self.next_due_at = None  # a cycle that fails is not repeated at once
+        self._ask_prefect()
         with steps.timed("find_ended"):  # 1
             await self._find_ended(template, submitting, policy)
         # Not before that step: an attempt that gets GPUs now gets them after the last holder's end.
@@ -349,6 +350,12 @@ class GpuScheduler:
         self._unpublished = plan, demands
         self._log_cycle(plan, demands, admitted, steps, priced)
         return [queue.responses[flow_run_id] for flow_run_id in admitted]
+
+    def _ask_prefect(self) -> None:
+        """All that this cycle asks a server that may be slow, at once: it waits for one answer."""
+        self.terminator.ask_for_cancelled()
+        self._running_poll.ask(self._attempts)
+        self._queue.ask()
 
     async def _find_ended(
         self, template: Mapping[str, Any], submitting: Collection[str], policy: Policy

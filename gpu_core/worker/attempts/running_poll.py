@@ -36,19 +36,25 @@ class RunningPoll:
         self._started: dict[str, AttemptState] = {}
         self._reads = PatientRead(self._begun, tasks, wake, PATIENCE_S)
 
-    async def poll(self, attempts: Iterable[AttemptState], now: datetime) -> None:
-        """Note which of these have started, at most once a second.
-
-        A worker that was restarted learns it from Prefect, too.
-        """
+    def ask(self, attempts: Iterable[AttemptState]) -> None:
+        """Ask which of these have started, at most once a second, for the next `poll`."""
         self._started = {
             running.attempt.flow_run_id: running
             for running in attempts
             if running.phase is AttemptPhase.STARTED
         }
-        if not self._started:
+        if not self._started or self._reads.is_wanted:
             return
-        if not self._reads.has_news and not self._polls.allows(anyio.current_time()):
+        if self._polls.allows(anyio.current_time()):
+            self._reads.ask()
+
+    async def poll(self, attempts: Iterable[AttemptState], now: datetime) -> None:
+        """Note which of these have started.
+
+        A worker that was restarted learns it from Prefect, too.
+        """
+        self.ask(attempts)
+        if not self._started or not self._reads.is_wanted:
             return
         for running, run in await self._reads.newest():
             # It may have ended, or been asked to stop, while Prefect answered.

@@ -131,11 +131,17 @@ class Terminator:
         """Let the next cycle poll for cancelled runs, however recently the last one did."""
         self._cancel_polls.reset()
 
+    def ask_for_cancelled(self) -> None:
+        """Ask what people cancelled or deleted, for the next `stop_cancelled`."""
+        if not self._started() or self._states.is_wanted:
+            return
+        if self._cancel_polls.allows(anyio.current_time()):
+            self._states.ask()
+
     async def stop_cancelled(self, now: datetime) -> None:
         """Stop what people cancelled or deleted, and what outlives its run for long."""
-        if not self._started():
-            return
-        if not self._states.has_news and not self._cancel_polls.allows(anyio.current_time()):
+        self.ask_for_cancelled()
+        if not self._started() or not self._states.is_wanted:
             return
         for running, run in await self._states.newest():
             # Another attempt of the run may have begun since.

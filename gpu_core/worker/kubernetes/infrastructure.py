@@ -215,7 +215,7 @@ class KubernetesInfrastructure:
         self._policy, self._telemetry = policy.kubernetes, policy.telemetry
         await self._version.read(policy.kubernetes)
         self._host = await self._cluster_name()
-        self._references.set_workers_own(await read_workers_own(self._api, self._rights))
+        self._references.workers_own = await read_workers_own(self._api, self._rights)
         output = OutputFollower(self._output_api, self._rights)
         self._containers = ContainerRuns(
             self._client, output, tasks, self._is_over, self._starts, self._hidden
@@ -254,6 +254,11 @@ class KubernetesInfrastructure:
     def variable_names(self) -> frozenset[str]:
         """Those that shape pods, also where the pool's template is older than one of them."""
         return frozenset({*known_names(PodRequest), *(field.name for field in PREFECT_FIELDS)})
+
+    @property
+    def fitted_by(self) -> object:
+        """The parts of GPUs on the nodes, the operators, and what is the worker's own."""
+        return self._sizes.fitted_by
 
     def fitted(
         self,

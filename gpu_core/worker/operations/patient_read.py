@@ -1,5 +1,6 @@
 """The answer to a question for which a busy server may take long: the new one, or the last one."""
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -17,6 +18,9 @@ MOST_AGE_S = 60.0
 
 class PatientRead(Generic[_T]):
     """Asks in a task of its own. A caller that has an answer waits only a moment for a new one.
+
+    A caller with several questions asks them all (`ask`) before it waits for the first answer: the
+    moment of each begins when it is asked.
 
     A quick server is asked for each caller. One that takes longer than callers wait is asked again
     after it has had as long a pause, as its other clients need it, too; a caller who gets the
@@ -50,19 +54,29 @@ class PatientRead(Generic[_T]):
         self._answers: list[_T] = []
         self._errors: list[Exception] = []
         self._asked_at_s = float("-inf")
+        self._is_awaited = False
+        """Has a caller asked that has not come for its answer yet?"""
+        self._awaited_since_s = float("-inf")
         self._pause_until_s = float("-inf")
 
     @property
-    def has_news(self) -> bool:
-        """Is there an answer that came too late for who had asked?"""
-        return self._is_unseen
+    def is_wanted(self) -> bool:
+        """Has a caller asked, or was one called for a late answer, that did not get one yet?"""
+        return self._is_unseen or self._is_awaited
 
-    async def newest(self) -> _T:
-        """The answer to what is asked now; where that takes long, the one before."""
+    def ask(self) -> None:
+        """Ask now, for a call of `newest` that follows."""
         if self._is_over is None and not self._is_unseen:
             self._start()
         # What this caller looks for may have come too late for an answer that is under way.
         self._is_asked_again |= self._has_begun
+        self._is_awaited, self._awaited_since_s = True, anyio.current_time()
+
+    async def newest(self) -> _T:
+        """The answer to what was asked, or is asked now; where that takes long, the one before."""
+        if not self._is_awaited:
+            self.ask()
+        self._is_awaited = False
         if self._is_over is not None:
             await self._wait(self._is_over)
         self._is_unseen = False
@@ -74,7 +88,8 @@ class PatientRead(Generic[_T]):
         self._waiting += 1
         try:
             is_recent = anyio.current_time() - self._asked_at_s <= MOST_AGE_S
-            with anyio.move_on_after(self._patience_s if is_recent else None):
+            until_s = self._awaited_since_s + self._patience_s if is_recent else math.inf
+            with anyio.CancelScope(deadline=until_s):
                 await is_over.wait()
         finally:
             self._waiting -= 1
@@ -102,6 +117,6 @@ class PatientRead(Generic[_T]):
         if self._is_asked_again:
             self._is_asked_again = False
             self._start()
-        if not self._waiting:
+        if not self._waiting and not self._is_awaited:
             self._is_unseen = True
             self._answered()

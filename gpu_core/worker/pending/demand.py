@@ -77,6 +77,22 @@ class _Asked(NamedTuple):
     request: GpuRequest
 
 
+class _Read(NamedTuple):
+    """What a demand was read from. It is the same as long as each of these is."""
+
+    flow_run: FlowRun
+    deployment: DeploymentResponse | None
+    policy: Policy
+    template: Mapping[str, Any]
+    others: tuple[object, ...]
+    """Names, and what the infrastructure looks at."""
+
+    def is_still(self, other: "_Read") -> bool:
+        """All but the last are large, and replaced when they change."""
+        is_same = all(mine is its for mine, its in zip(self[:-1], other[:-1], strict=True))
+        return is_same and self.others == other.others
+
+
 class DemandReader:
     """Reads the runs of one pool.
 
@@ -102,6 +118,7 @@ class DemandReader:
         self._flow_names: dict[UUID, str] = {}
         self._deployments: dict[UUID, tuple[datetime, DeploymentResponse | None]] = {}
         self._known: dict[UUID, _Asked] = {}
+        self._demands: dict[UUID, tuple[_Read, Demand]] = {}
         self._template: Mapping[str, Any] = {}
 
     async def pending(
@@ -139,6 +156,7 @@ class DemandReader:
                 demands.append(await self._read_kept_back(kept, policy, template, now))
         there = {response.flow_run.id for response in responses.values()}
         self._known = {key: asked for key, asked in self._known.items() if key in there}
+        self._demands = {key: read for key, read in self._demands.items() if key in there}
         starts = [r.flow_run.next_scheduled_start_time for r in later]
         return PendingRuns(
             responses=responses,
@@ -191,7 +209,7 @@ class DemandReader:
         now: datetime,
         begun_with: Mapping[str, object] | None = None,
     ) -> Demand:
-        """What does this run want?
+        """What does this run want? Read once while it, its deployment and the policy are the same.
 
         Args:
             begun_with: The job variables of its open attempt; None: those that hold now.
@@ -200,8 +218,32 @@ class DemandReader:
             InvalidInput: Its job variables cannot be used.
         """
         deployment = await self._deployment(flow_run.deployment_id, now)
-        variables, request = self._asked(template, deployment, flow_run, begun_with)
         flow_name = await self._flow_name(flow_run.flow_id)
+        if begun_with is not None:
+            asked = begun_with, parse_request(begun_with, self._not_ours(template))
+            return self._demand(flow_run, deployment, flow_name, queue, policy, asked, now)
+        template = self._kept(template)
+        others = queue, flow_name, self._infrastructure.fitted_by
+        source = _Read(flow_run, deployment, policy, template, others)
+        known = self._demands.get(flow_run.id)
+        if known is not None and known[0].is_still(source):
+            return known[1]
+        asked = self._asked(template, deployment, flow_run)
+        demand = self._demand(flow_run, deployment, flow_name, queue, policy, asked, now)
+        self._demands[flow_run.id] = source, demand
+        return demand
+
+    def _demand(
+        self,
+        flow_run: FlowRun,
+        deployment: DeploymentResponse | None,
+        flow_name: str,
+        queue: str | None,
+        policy: Policy,
+        asked: tuple[Mapping[str, object], GpuRequest],
+        now: datetime,
+    ) -> Demand:
+        variables, request = asked
         name = None if deployment is None else f"{flow_name}/{deployment.name}"
         workload = workload_from_request(
             request,
@@ -238,19 +280,12 @@ class DemandReader:
         template: Mapping[str, Any],
         deployment: DeploymentResponse | None,
         flow_run: FlowRun,
-        begun_with: Mapping[str, object] | None,
     ) -> tuple[Mapping[str, object], GpuRequest]:
         """Its job variables, merged and parsed; of runs that wait for long they hardly change.
 
         Raises:
             InvalidInput: They cannot be used.
         """
-        if begun_with is not None:
-            return begun_with, parse_request(begun_with, self._not_ours(template))
-        if template is not self._template:
-            if template != self._template:
-                self._known.clear()
-            self._template = template
         sources = _of_deployment(deployment), flow_run.job_variables
         known = self._known.get(flow_run.id)
         if known is not None and known.sources == sources:
@@ -259,6 +294,13 @@ class DemandReader:
         request = parse_request(variables, self._not_ours(template))
         self._known[flow_run.id] = _Asked(sources, variables, request)
         return variables, request
+
+    def _kept(self, template: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The template as it was first read, as long as it has not changed."""
+        if template is not self._template and template != self._template:
+            self._known.clear()
+            self._template = template
+        return self._template
 
     def _not_ours(self, template: Mapping[str, Any]) -> frozenset[str]:
         """Variables that Prefect's machinery or the platform team's template reads, not we."""
@@ -294,10 +336,13 @@ class DemandReader:
         is_limited = deployment is not None and deployment.global_concurrency_limit is not None
         age = timedelta(0) if is_limited else _DEPLOYMENT_AGE
         if read_at is None or now - read_at > age:
+            known = deployment
             try:
                 deployment = await self._client.read_deployment(deployment_id)
             except ObjectNotFound:
                 deployment = None
+            if deployment == known:
+                deployment = known
             self._deployments[deployment_id] = (now, deployment)
         return deployment
 

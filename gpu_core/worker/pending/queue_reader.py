@@ -73,6 +73,10 @@ class QueueReader:
         self._under_way: QueueReading | None = None
         self._reads = PatientRead(self._read, tasks, wake, PATIENCE_S)
 
+    def ask(self) -> None:
+        """Begin to read, for the call of `newest` that follows."""
+        self._reads.ask()
+
     async def newest(self) -> QueueReading:
         """The runs that are due now or soon, as far as Prefect has answered."""
         reading = await self._reads.newest()

@@ -110,6 +110,11 @@ class ProcessInfrastructure:
         """None: the template names all of them."""
         return frozenset()
 
+    @property
+    def fitted_by(self) -> object:
+        """Nothing: a process gets no part of a GPU, and its CPU and memory are not counted."""
+        return None
+
     def fitted(
         self,
         workload: Workload,

@@ -58,6 +58,8 @@ class NodeInventory:
         self._nodes: dict[str, Node] | None = None
         self.kinds: tuple[ProvisionedNodes, ...] = ()
         """The kinds of nodes that may come, as of the last cycle."""
+        self.shares_per_gpu: frozenset[int] | None = None
+        """By how many are GPUs shared on the nodes? None: they are not known yet."""
 
     def nodes(
         self,
@@ -97,20 +99,14 @@ class NodeInventory:
             for node in (*real, *planned)
         )
         self._nodes = {node.name: node for node in found}
+        shares = {node.shares_per_gpu for node in found}
+        self.shares_per_gpu = frozenset(each for each in shares if each is not None)
         return found
 
     def gpu_counts(self) -> dict[str, int]:
         """How many GPUs does each node have, as of the last cycle?"""
         machines = ((name, facts.node.machine) for name, facts in self._facts.items())
         return {name: machine.gpus for name, machine in machines if machine and machine.gpus}
-
-    @property
-    def shares_per_gpu(self) -> frozenset[int] | None:
-        """By how many are GPUs shared on the nodes? None: they are not known yet."""
-        if self._nodes is None:
-            return None
-        known = (node.shares_per_gpu for node in self._nodes.values())
-        return frozenset(shares for shares in known if shares is not None)
 
     def gpu_resource(self, placement: Placement) -> str | None:
         """What do the nodes of this placement call their GPUs? None: they are not known."""

@@ -55,6 +55,11 @@ class OperatorJobs:
         if len(self._reflectors) < len(FRAMEWORKS) and self._polls.is_due(anyio.current_time()):
             await self._watch_served()
 
+    @property
+    def served(self) -> frozenset[str]:
+        """The frameworks whose operator is installed."""
+        return frozenset(self._reflectors)
+
     def check(self, request: PodRequest) -> None:
         """Can a run that asks for this be run by an operator, if it needs one at all?
 

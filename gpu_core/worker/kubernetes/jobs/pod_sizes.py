@@ -48,6 +48,15 @@ class PodSizes:
         self._known: dict[str, tuple[Mapping[str, object], PodRequest]] = {}
         self._known_for: Mapping[str, Any] = {}
 
+    @property
+    def fitted_by(self) -> object:
+        """What `fitted` looks at apart from its arguments and the pool's template."""
+        return (
+            self._inventory.shares_per_gpu,
+            self._custom_jobs.served,
+            self._references.workers_own,
+        )
+
     def fitted(
         self,
         workload: Workload,

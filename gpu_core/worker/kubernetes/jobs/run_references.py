@@ -70,13 +70,10 @@ class RunReferences:
         self._client = client
         self._template = template
         self._namespace = namespace
-        self._own: WorkersOwn | None = None
+        self.workers_own: WorkersOwn | None = None
+        """What runs may never use."""
         self._rendering = _Rendering({}, namespace)
         self._logged: set[Reference] = set()
-
-    def set_workers_own(self, own: WorkersOwn | None) -> None:
-        """What runs may never use."""
-        self._own = own
 
     def checked(
         self, workload: Workload, variables: Json, request: PodRequest, policy: Policy
@@ -93,7 +90,9 @@ class RunReferences:
         # What is not resolved yet is judged when the run starts.
         known = (each for each in rendering.with_variables(variables) if not each.is_open)
         brought = _claims(request).union(known)
-        return held_if_not_permitted(workload, rendering.compared(brought), policy, self._own)
+        return held_if_not_permitted(
+            workload, rendering.compared(brought), policy, self.workers_own
+        )
 
     async def require_permitted(
         self, running: AttemptState, manifest: Json, request: PodRequest, policy: Policy
@@ -116,7 +115,7 @@ class RunReferences:
             found = rendering.compared(brought, await self._resolved())
         team = running.workload.team
         permission = policy.permissions.of(team)
-        excess = beyond_permission(found, permission, self._own)
+        excess = beyond_permission(found, permission, self.workers_own)
         if excess:
             hold = not_permitted(team, excess, policy)
             raise Refused(f"{hold.summary} {hold.resolution}")

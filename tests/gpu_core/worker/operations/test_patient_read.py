@@ -26,6 +26,17 @@ class Server:
         self.may_answer = anyio.Event()
 
 
+class Deadlines:
+    """Stands for the cancel scopes of waits; each is over at once."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, *, deadline):
+        self.seen.append(deadline)
+        return anyio.move_on_after(0)
+
+
 async def until(condition):
     """Let the other tasks run until this holds: one that pauses is not at its end."""
     with anyio.fail_after(600):
@@ -108,6 +119,37 @@ def test_who_asks_while_an_answer_is_under_way_gets_one_that_began_later_too(rep
         assert await read.newest() == 3
 
     run(story, reported)
+
+
+def test_who_asks_ahead_waits_from_then_on_and_is_not_called_for_what_came_meanwhile(
+    reported, monkeypatch
+):
+    async def story(server, read):
+        monkeypatch.setattr(anyio, "current_time", lambda: 100.0)
+        server.may_answer.set()
+        assert await read.newest() == 1
+        server.hold_back()
+        read.ask()
+        assert read.is_wanted
+        await until(lambda: server.asked == 2)
+        monkeypatch.setattr(anyio, "current_time", lambda: 160.0)
+        monkeypatch.setattr(anyio, "CancelScope", deadlines := Deadlines())
+        assert await read.newest() == 1
+        assert deadlines.seen == [100.0 + 600.0]
+        assert not read.is_wanted
+        server.may_answer.set()
+        await until(lambda: reported)
+        assert await read.newest() == 2
+
+        read.ask()
+        await until(lambda: server.asked == 3)
+        await anyio.wait_all_tasks_blocked()
+        assert read.is_wanted
+        assert reported == [2], "who comes for the answer is not called for it"
+        assert await read.newest() == 3
+        assert server.asked == 3
+
+    run(story, reported, patience_s=600)
 
 
 def test_a_failure_is_raised_once_and_the_next_caller_asks_again(reported):

@@ -1,6 +1,7 @@
 """What the runs of a pool's queue want."""
 
 import copy
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from uuid import UUID
@@ -39,11 +40,18 @@ class Server:
         return {"work_pool_id": str(POOL), "work_queue_id": str(QUEUE), "flow_run": run}
 
 
+def infrastructure(variable_names=()):
+    """Takes every workload as it is."""
+    return SimpleNamespace(
+        variable_names=frozenset(variable_names),
+        fitted=lambda workload, *_, **__: workload,
+        fitted_by=None,
+    )
+
+
 def pending(server, policy=None, outdated=()):
     """What the runs that the server hands out want at noon."""
-    anything = SimpleNamespace(
-        variable_names=frozenset({"container_command"}), fitted=lambda workload, *_, **__: workload
-    )
+    anything = infrastructure({"container_command"})
 
     async def read():
         async with queue_reader(server, held=lambda: outdated) as queue:
@@ -122,19 +130,23 @@ def test_a_run_beyond_its_teams_permission_is_held_and_the_others_are_not():
 
 
 @pytest.mark.parametrize(
-    ("change", "is_same"),
+    ("change", "is_parsed_again"),
     [
-        pytest.param(None, True, id="nothing"),
-        pytest.param("run", False, id="the run's variables"),
-        pytest.param("deployment", False, id="its deployment's"),
-        pytest.param("template", False, id="the template's default"),
+        pytest.param(None, False, id="nothing"),
+        pytest.param("run", True, id="the run's variables"),
+        pytest.param("deployment", True, id="its deployment's"),
+        pytest.param("template", True, id="the template's default"),
+        pytest.param("state", False, id="the run's state"),
+        pytest.param("queue", False, id="its queue"),
+        pytest.param("policy", False, id="the policy"),
+        pytest.param("nodes", False, id="what the nodes offer"),
     ],
 )
-def test_job_variables_are_parsed_again_only_where_something_of_them_has_changed(change, is_same):
+def test_a_run_is_read_again_only_where_something_of_it_has_changed(change, is_parsed_again):
     run = FlowRun(flow_id=FLOW, deployment_id=UUID(int=5), job_variables={"gpu_count": 2})
     variables = {"team": "vision"}
     template = {"variables": {"properties": {"project": {"default": "a"}}}}
-    anything = SimpleNamespace(variable_names=frozenset(), fitted=lambda each, *_, **__: each)
+    anything = infrastructure()
 
     class Deployed(Server):
         async def read_deployment(self, deployment_id):
@@ -144,20 +156,37 @@ def test_job_variables_are_parsed_again_only_where_something_of_them_has_changed
 
     async def story():
         reader = DemandReader(Deployed(), "gpus", anything)
-        first = await reader.read(run, "medium", Policy(version=1), template, NOON)
-        then, again = copy.deepcopy(template), run
+        policy = Policy(version=1)
+        first = await reader.read(run, "medium", policy, template, NOON)
+        then, again, queue = copy.deepcopy(template), run, "medium"
         if change == "run":
             again = run.model_copy(update={"job_variables": {"gpu_count": 3}})
         elif change == "deployment":
             variables["team"] = "nlp"
         elif change == "template":
             then["variables"]["properties"]["project"]["default"] = "b"
+        elif change == "state":
+            again = run.model_copy(update={"state_name": "Late"})
+        elif change == "queue":
+            queue = "high"
+        elif change == "policy":
+            policy = make_policy(permissions={"default": {"queues": ["high"]}})
+        elif change == "nodes":
+            anything.fitted_by = 2
+            anything.fitted = lambda workload, *_, **__: replace(workload, name="fitted")
         later = NOON + timedelta(minutes=1)  # the deployment is read again
-        return first, await reader.read(again, "medium", Policy(version=1), then, later)
+        second = await reader.read(again, queue, policy, then, later)
+        assert second is await reader.read(again, queue, policy, then, later)
+        return first, second
 
     first, second = anyio.run(story)
-    assert (first.variables is second.variables) == is_same
-    assert (first.request is second.request) == is_same
+    assert (first is second) == (change is None)
+    assert (first.variables is not second.variables) == is_parsed_again
+    assert (first.request is not second.request) == is_parsed_again
+    assert second.flow_run.state_name == ("Late" if change == "state" else None)
+    assert (second.workload.hold is not None) == (change == "policy")
+    assert second.workload.queue == ("high" if change == "queue" else "medium")
+    assert (second.workload.name == "fitted") == (change == "nodes")
     asked = (second.request.gpu_count, second.request.team, second.request.project)
     assert asked == (
         3 if change == "run" else 2,

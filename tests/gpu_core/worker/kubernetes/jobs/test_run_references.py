@@ -65,7 +65,7 @@ def held(template, variables, policy, own=OWN):
     defaults = {name: found["default"] for name, found in properties.items() if "default" in found}
     merged = {**defaults, **variables}
     references = RunReferences(SimpleNamespace(), lambda: template, "gpu")
-    references.set_workers_own(own)
+    references.workers_own = own
     workload = Workload(workload_id="w", name="w", priority=1, submitted_at=NOON)
     hold = references.checked(workload, merged, parse_pod_request(merged), policy).hold
     return None if hold is None else hold.summary
@@ -101,7 +101,7 @@ def started(template, variables, policy, new_client=no_client):
 
     async def start_with(client):
         references = RunReferences(client, lambda: template, "gpu")
-        references.set_workers_own(OWN)
+        references.workers_own = OWN
         configuration = await configured(
             GpuKubernetesWorker.job_configuration,
             run,
