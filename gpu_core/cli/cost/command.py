@@ -15,7 +15,7 @@ from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.ledger.store import Ledger
-from gpu_core.cli.cost.files import write_rows
+from gpu_core.cli.cost.files import check_output, write_rows
 from gpu_core.cli.cost.kept_rows import RowsOnDisk
 from gpu_core.cli.cost.table import Show, report_csv, report_document, report_table
 from gpu_core.cli.cost.unknown_pool import name_unknown_pool
@@ -158,6 +158,7 @@ def run_export(
         OSError: The file cannot be written.
     """
     window, version = period_window(period, day), parse_focus_version(focus)
+    check_output(path)
     provenance = None if with_generated else Provenance.MEASURED
     with (
         open_to_read(ledger_url()) as ledger,

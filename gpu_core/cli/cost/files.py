@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -12,16 +13,60 @@ from typing import BinaryIO, TextIO
 
 from gpu_core.adapters.files.atomic_file import replacing_file
 from gpu_core.decisions.costs.focus import DECIMAL_COLUMNS, MOMENT_COLUMNS, FocusRow
-from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput, nearest_name
 
-_ROWS_PER_PAGE = 5000
+_SUFFIXES = (".csv", ".parquet")
+_ROWS_PER_PAGE = 20_000
 
 
-def write_rows(path: Path | None, columns: Sequence[str], rows: Iterable[FocusRow]) -> None:
-    """Write the rows to a file that is whole or not there, or to stdout.
+def check_output(path: Path | None) -> None:
+    """Can a bill be written to this file? Asked before the ledger is read, which takes a while.
 
     Raises:
-        InvalidInput: The file's name ends in neither .csv nor .parquet.
+        InvalidInput: Its name ends in neither .csv nor .parquet, it is a folder, its folder is
+            missing, or no file can be written there.
+    """
+    if path is None:
+        return
+    if path.suffix not in _SUFFIXES:
+        raise InvalidInput(
+            "output",
+            "is no file of a known form",
+            got=path.name,
+            allowed=" or ".join(_SUFFIXES),
+            nearest=nearest_name(path.suffix, _SUFFIXES),
+        )
+    if path.is_dir():
+        raise InvalidInput("output", "is a folder", got=str(path), remedy="name a file in it")
+    if not path.parent.is_dir():
+        raise InvalidInput(
+            "output",
+            "is in a folder that does not exist",
+            got=str(path),
+            remedy=f"make {path.parent} first",
+        )
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise InvalidInput(
+            "output",
+            "cannot be written",
+            got=str(path),
+            remedy=f"name a file in a folder that you may write; {path.parent} is none",
+        )
+
+
+def write_rows(
+    path: Path | None,
+    columns: Sequence[str],
+    rows: Iterable[FocusRow],
+    rows_per_page: int = _ROWS_PER_PAGE,
+) -> None:
+    """Write the rows to a file that is whole or not there, or to stdout.
+
+    Args:
+        path: One that `check_output` takes.
+        rows_per_page: Of Parquet: a page is a row group, and in memory as a whole.
+
+    Raises:
         OSError: The file cannot be written.
     """
     if path is None:
@@ -31,13 +76,9 @@ def write_rows(path: Path | None, columns: Sequence[str], rows: Iterable[FocusRo
             text = io.TextIOWrapper(file, "utf-8", newline="")
             _write_csv(text, columns, rows)
             text.detach()
-    elif path.suffix == ".parquet":
-        with replacing_file(path) as file:
-            _write_parquet(file, columns, rows)
     else:
-        raise InvalidInput(
-            "output", "is no file of a known form", got=path.name, allowed=".csv or .parquet"
-        )
+        with replacing_file(path) as file:
+            _write_parquet(file, columns, rows, rows_per_page)
 
 
 def _write_csv(out: TextIO, columns: Sequence[str], rows: Iterable[FocusRow]) -> None:
@@ -47,7 +88,9 @@ def _write_csv(out: TextIO, columns: Sequence[str], rows: Iterable[FocusRow]) ->
     out.flush()
 
 
-def _write_parquet(file: BinaryIO, columns: Sequence[str], rows: Iterable[FocusRow]) -> None:
+def _write_parquet(
+    file: BinaryIO, columns: Sequence[str], rows: Iterable[FocusRow], rows_per_page: int
+) -> None:
     """Typed columns: decimals to the last digit of the CSV, moments in UTC, texts."""
     import pyarrow as pa  # a second to import, and only Parquet needs it
     from pyarrow import parquet
@@ -61,11 +104,9 @@ def _write_parquet(file: BinaryIO, columns: Sequence[str], rows: Iterable[FocusR
             return pa.array(moments, pa.timestamp("s", tz="UTC"))
         return pa.array(values, pa.string())
 
-    def page(whole: Sequence[FocusRow]) -> pa.Table:
-        return pa.table({name: column(name, [row[name] for row in whole]) for name in columns})
-
-    # A column of a page takes a tenth of its values as Python has them.
-    pages, left = [page(())], iter(rows)
-    while whole := list(islice(left, _ROWS_PER_PAGE)):
-        pages.append(page(whole))
-    parquet.write_table(pa.concat_tables(pages).combine_chunks(), file)
+    types = {name: column(name, []).type for name in columns}
+    left = iter(rows)
+    with parquet.ParquetWriter(file, pa.schema(types)) as writer:
+        while whole := list(islice(left, rows_per_page)):
+            page = {name: column(name, [row[name] for row in whole]) for name in columns}
+            writer.write_table(pa.table(page))

@@ -4,6 +4,7 @@ import csv
 import errno
 import io
 import json
+import os
 import sqlite3
 from contextlib import closing
 from fractions import Fraction
@@ -12,8 +13,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from pyarrow import parquet
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.cli.cost.files import write_rows
 from gpu_core.cli.cost.kept_rows import RowsOnDisk
 from gpu_core.cli.main import main
 from gpu_core.decisions.costs.capacity_intervals import CapacityChanges
@@ -315,6 +318,51 @@ def test_a_bill_of_another_form_is_refused(
     assert main(arguments) == 2
     assert "allowed: .csv or .parquet" in capsys.readouterr().err
     assert not (tmp_path / "a.xlsx").exists()
+
+
+@pytest.mark.parametrize(
+    ("output", "want"),
+    [
+        pytest.param("folder.csv", "is a folder", id="a folder"),
+        pytest.param("missing/bill.csv", "is in a folder that does not exist", id="no folder"),
+        pytest.param("bill/new.parquet", "is in a folder that does not exist", id="in a file"),
+        pytest.param("shut/bill.csv", "cannot be written", id="a folder of others"),
+        pytest.param("bill.paquet", "did you mean '.parquet'?", id="a form with a typing error"),
+    ],
+)
+def test_a_bill_that_cannot_be_written_is_refused_before_the_ledger_is_read(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    output: str,
+    want: str,
+) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "bill").write_text("a file")
+    (tmp_path / "shut").mkdir()
+    # Tests may run as root, who may write anywhere.
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "shut")
+    arguments = ["cost", "export", "--ledger", "sqlite:////no/such/ledger.db"]
+    assert main([*arguments, "--output", str(tmp_path / output)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "output" in line
+    assert want in line
+
+
+def test_a_bill_in_parquet_is_written_page_by_page(tmp_path: Path) -> None:
+    rows = [dict.fromkeys(COLUMNS[FocusVersion.V1_2], None) for _ in range(5)]
+    for number, row in enumerate(rows):
+        row["BilledCost"] = f"{number}.5"
+    for count, want_pages in ((0, 0), (4, 2), (5, 3)):
+        path = tmp_path / f"{count}.parquet"
+        write_rows(path, COLUMNS[FocusVersion.V1_2], rows[:count], rows_per_page=2)
+        file = parquet.ParquetFile(path)
+        assert file.num_row_groups == want_pages
+        found = file.read()
+        assert found.column_names == list(COLUMNS[FocusVersion.V1_2])
+        assert [float(cost) for cost in found["BilledCost"].to_pylist()] == [
+            number + 0.5 for number in range(count)
+        ]
 
 
 @pytest.mark.parametrize(
