@@ -85,6 +85,8 @@ images: dev ## Make the pictures of the README anew, from a quickstart; takes mi
 
 chaos: dev ## Disturb everything at random moments, more often than the tests do; takes hours
 	PREFECT_GPU_CHAOS_SEEDS=20 $(BIN)/python -m pytest tests/end_to_end/test_killed_worker.py $(ARGS)
+	PREFECT_GPU_OUTAGE_S=$${PREFECT_GPU_OUTAGE_S:-600} \
+		$(BIN)/python -m pytest tests/end_to_end/test_outages.py -k ledger_is_down $(ARGS)
 	PREFECT_GPU_CHAOS_RUNS=$${PREFECT_GPU_CHAOS_RUNS:-100} \
 		PREFECT_GPU_CHAOS_SIMULATED=$${PREFECT_GPU_CHAOS_SIMULATED:-138} \
 		PREFECT_GPU_SOAK_RUNNING=$${PREFECT_GPU_SOAK_RUNNING:-500} \

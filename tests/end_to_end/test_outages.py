@@ -1,5 +1,6 @@
 """An outage of the platform ends attempts, and no run is charged for it."""
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from tests.support.postgresql import PostgresqlServer, new_database, stoppable_p
 from tests.support.waiting import wait_for
 
 _BACK_S = 120.0
+# How long the database is away after the worker was killed; `make chaos` has ten minutes.
+_OUTAGE_S = float(os.environ.get("PREFECT_GPU_OUTAGE_S", "0"))
 
 # Without it Prefect's client in the run repeats a request for a minute.
 _NO_RETRIES = {"PREFECT_CLIENT_MAX_RETRIES": "0"}
@@ -110,6 +113,17 @@ def database() -> Iterator[PostgresqlServer]:
         yield running
 
 
+def _stay_away(pool, waiting):
+    """The database stays away, and three workers find it so, each killed by the next one."""
+    back_at = time.monotonic() + _OUTAGE_S
+    for left in (3, 2, 1):
+        pool.start_worker()
+        until = back_at - _OUTAGE_S * (left - 1) / 3
+        wait_for(lambda until=until: time.monotonic() > until, "the outage", 2 * _OUTAGE_S)
+        assert pool.run(waiting)["run_count"] == 0, "nothing starts without the ledger"
+        pool.kill_worker()
+
+
 @pytest.mark.postgresql
 def test_ends_while_the_ledger_is_down_and_no_worker_lives_are_written_down_once(
     database, new_pool, journal
@@ -134,6 +148,8 @@ def test_ends_while_the_ledger_is_down_and_no_worker_lives_are_written_down_once
         pool.wait_until(run, "Completed")
     wait_for(lambda: "is settled in" in pool.worker_log(), "it cannot settle them")
     pool.kill_worker()
+    if _OUTAGE_S:
+        _stay_away(pool, waiting)
     back_at = time.time()
     database.start()
     pool.start_worker()
