@@ -80,53 +80,72 @@ def _sums(asked: CostQuestion) -> sa.Select[Any]:
     Behind the sums are the moments of an attempt whose price changed.
     """
     c = _turns(asked).c
-    lost = Lesser(Greater(c.lost, c.start), c.end)
-    begun = Lesser(Greater(c.begun, c.start), lost)
-    working = Lesser(Greater(c.working, begun), lost)
-    in_window = [Lesser(Greater(turn, c.first), c.last) for turn in (begun, working, lost)]
+    in_window = [Lesser(Greater(turn, c.first), c.last) for turn in (c.begun, c.working, c.lost)]
     pairs = pairwise((c.first, *in_window, c.last))
     uses = [sa.cast(sa.func.sum(later - earlier), sa.BigInteger) for earlier, later in pairs]
-    moments = (c.start, begun, working, lost, c.end, c.first, c.last)
-    of_keys = [c[f"key_{place}"] for place in range(len(asked.keys))]
-    group = (*of_keys, *(c[column.name] for column in (*PAID, *REPRICED)))
+    moments = (c.start, c.begun, c.working, c.lost, c.end, c.first, c.last)
+    group = [c[name] for name in _group(asked)]
     together = (*uses, sa.func.count(), *map(sa.func.max, moments))
     return sa.select(*group, *together).group_by(*group)
 
 
-def _turns(asked: CostQuestion) -> sa.CTE:
-    """When each attempt's uses begin, and what of it is in the window, in microseconds.
+def _group(asked: CostQuestion) -> list[str]:
+    keys = [f"key_{place}" for place in range(len(asked.keys))]
+    return [*keys, *(column.name for column in (*PAID, *REPRICED))]
 
-    It is materialized: SQLite would otherwise read each moment again for each mention.
-    """
+
+def _turns(asked: CostQuestion) -> sa.CTE:
+    """When each attempt's uses begin, and what of it is in the window, in microseconds."""
+    m = _moments(asked).c
     from_us, now_us = epoch_us(asked.window.start), epoch_us(asked.now)
     until_us = min(epoch_us(asked.window.end), now_us)
+    end = Greater(sa.func.coalesce(m.released, now_us), m.start)
+    first = Greater(m.start, from_us)
+    lost = Lesser(Greater(sa.func.coalesce(m.lost, end), m.start), end)
+    not_begun = sa.case((m.released.is_(None), end), else_=m.start)
+    begun = Lesser(Greater(sa.func.coalesce(m.started, not_begun), m.start), lost)
+    return _materialized(
+        sa.select(
+            *(m[name] for name in _group(asked)),
+            m.start,
+            begun.label("begun"),
+            Lesser(Greater(m.working, begun), lost).label("working"),
+            lost.label("lost"),
+            end.label("end"),
+            first.label("first"),
+            Greater(first, Lesser(end, until_us)).label("last"),
+        ),
+        "turns",
+    )
+
+
+def _moments(asked: CostQuestion) -> sa.CTE:
+    """The attempts that count, and their moments in microseconds, where they have them."""
     a, us = attempts.c, EpochUs
-    is_over = a.released_at.is_not(None)
-    start, begun = us(a.admitted_at), us(a.started_at)
-    end = Greater(sa.func.coalesce(us(a.released_at), now_us), start)
-    first = Greater(start, from_us)
-    is_lost = sa.and_(is_over, sa.or_(a.end_reason.is_(None), a.end_reason != EndReason.COMPLETED))
-    lost = sa.case((is_lost, sa.func.coalesce(us(a.checkpointed_at), start)), else_=end)
+    has_failed = sa.or_(a.end_reason.is_(None), a.end_reason != EndReason.COMPLETED)
+    lost = sa.func.coalesce(us(a.checkpointed_at), us(a.admitted_at))
     working = sa.case((a.number > 1, sa.func.coalesce(us(a.first_step_at), 0)), else_=0)
     keys = [column.label(f"key_{place}") for place, column in enumerate(key_columns(asked.keys))]
-    return (
+    return _materialized(
         sa.select(
             *keys,
             *PAID,
             *REPRICED,
-            start.label("start"),
-            end.label("end"),
-            first.label("first"),
-            Greater(first, Lesser(end, until_us)).label("last"),
-            lost.label("lost"),
-            sa.func.coalesce(begun, sa.case((is_over, start), else_=end)).label("begun"),
+            us(a.admitted_at).label("start"),
+            us(a.started_at).label("started"),
             working.label("working"),
+            sa.case((sa.and_(a.released_at.is_not(None), has_failed), lost)).label("lost"),
+            us(a.released_at).label("released"),
         )
         .join_from(runs, attempts)
-        .where(*overlapping(asked))
-        .cte("turns")
-        .prefix_with("MATERIALIZED")
+        .where(*overlapping(asked)),
+        "moments",
     )
+
+
+def _materialized(statement: sa.Select[Any], name: str) -> sa.CTE:
+    """A step of a statement. SQLite would make each value again for each mention of it."""
+    return statement.cte(name).prefix_with("MATERIALIZED")
 
 
 def _slices(row: Iterable[Any], keys: int, tariffs: Tariffs) -> Iterator[CostSlice]:

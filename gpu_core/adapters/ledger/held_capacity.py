@@ -3,24 +3,26 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 import sqlalchemy as sa
 
 from gpu_core.adapters.ledger.cost_slices import CostQuestion, overlapping
 from gpu_core.adapters.ledger.paid import PAID, REPRICED, Tariffs
-from gpu_core.adapters.ledger.rows import attempt_of, read_rows
 from gpu_core.adapters.ledger.schema import attempts, capacity_intervals, runs
 from gpu_core.adapters.ledger.sql_functions import EpochUs, Greater, Lesser
 from gpu_core.decisions.costs.capacity_intervals import WATCHED, CapacityInterval
-from gpu_core.decisions.costs.idle import counted_in, held_on
-from gpu_core.decisions.costs.time_use import spans_of_prices
+from gpu_core.decisions.costs.idle import counted_in, parts_by_node
+from gpu_core.decisions.costs.time_use import Tariff, spans_of_prices
 from gpu_core.decisions.costs.usage import Usage, sum_usage
-from gpu_core.decisions.costs.usage_cost import Window
-from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.units import epoch_us
 
 _c = capacity_intervals.c
+
+_Held = tuple[tuple[str, Tariff, Fraction], int]
+"""An interval's id, a tariff and which part of it is held there; and for how many microseconds."""
 
 
 def read_held(
@@ -31,50 +33,76 @@ def read_held(
     Runs of all pools count, as they share machines.
     """
     of_all = replace(asked, pool=None)
-    found: dict[str, list[Usage]] = defaultdict(list)
     tariffs = Tariffs()
-    for interval_id, *paid, later_prices, _, held_us, first_us, last_us in connection.execute(
-        _sums(of_all)
+    held_us: dict[tuple[str, Tariff, Fraction], int] = defaultdict(int)
+    for place, us in chain(
+        _on_one_node(connection, of_all, tariffs),
+        _on_several_nodes(connection, intervals, of_all, tariffs),
     ):
-        if later_prices is None:
-            found[interval_id].append(tariffs.of(tuple(paid)).usage(int(held_us)))
-            continue
-        since_us, of_prices = tariffs.at_each_price(tuple(paid), later_prices)
-        spans = spans_of_prices(first_us, last_us, since_us)
-        found[interval_id] += [
-            tariff.usage(end - start) for tariff, (start, end) in zip(of_prices, spans, strict=True)
-        ]
-    for interval_id, usage in _of_several_nodes(connection, intervals, of_all):
-        found[interval_id].append(usage)
+        held_us[place] += us
+    found: dict[str, list[Usage]] = defaultdict(list)
+    for (interval_id, tariff, part), us in held_us.items():
+        found[interval_id].append(tariff.usage(us * part))
     return {interval_id: sum_usage(parts) for interval_id, parts in found.items()}
 
 
-def _of_several_nodes(
-    connection: sa.Connection, intervals: Sequence[CapacityInterval], asked: CostQuestion
-) -> Iterator[tuple[str, Usage]]:
+def _on_one_node(
+    connection: sa.Connection, asked: CostQuestion, tariffs: Tariffs
+) -> Iterator[_Held]:
+    """What attempts hold that are on one node."""
+    whole = Fraction(1)
+    for interval_id, *values, held_us, first_us, last_us in connection.execute(_sums(asked)):
+        paid, (later_prices, _) = tuple(values[: len(PAID)]), values[len(PAID) :]
+        if later_prices is None:
+            yield (interval_id, tariffs.of(paid), whole), held_us
+            continue
+        since_us, of_prices = tariffs.at_each_price(paid, later_prices)
+        spans = spans_of_prices(first_us, last_us, since_us)
+        for tariff, (start_us, end_us) in zip(of_prices, spans, strict=True):
+            yield (interval_id, tariff, whole), end_us - start_us
+
+
+def _on_several_nodes(
+    connection: sa.Connection,
+    intervals: Sequence[CapacityInterval],
+    asked: CostQuestion,
+    tariffs: Tariffs,
+) -> Iterator[_Held]:
     """What gangs hold on each machine, attempt by attempt."""
-    by_node: dict[tuple[str, str], list[tuple[str, Window]]] = defaultdict(list)
-    for interval in intervals:
-        counted = counted_in(interval, asked.window, asked.now)
-        if counted is not None:
-            by_node[interval.host, interval.node].append((interval.interval_id, counted))
+    by_node = _counted_us(intervals, asked)
+    a, now_us = attempts.c, epoch_us(asked.now)
+    until = sa.func.coalesce(EpochUs(a.released_at), now_us)
+    there = (a.host, a.node, sa.cast(a.shares, sa.String), EpochUs(a.admitted_at), until)
     statement = (
-        sa.select(attempts)
+        sa.select(*PAID, *REPRICED, *there)
         .join_from(runs, attempts)
         .where(*overlapping(asked), _has_a_place(), _has_several_nodes())
     )
-    for row in read_rows(connection, statement, (attempts,), set()):
-        attempt = attempt_of(row)
-        for node in {share.node for share in attempt.held} or {attempt.node}:
-            for interval_id, counted in by_node[attempt.host, node]:
-                if _was_there(attempt, counted):
-                    yield interval_id, held_on(attempt, node, counted, asked.now)
+    for *values, later_prices, _, host, first, text, since_us, until_us in connection.execute(
+        statement
+    ):
+        if since_us is None:
+            continue  # it is no moment, and when it held anything is unknown
+        paid = tuple(values)
+        later_us, of_prices = tariffs.at_each_price(paid, later_prices)
+        for node, part in parts_by_node(tariffs.shares(text), first).items():
+            for interval_id, start_us, end_us in by_node[host, node]:
+                spans = spans_of_prices(max(start_us, since_us), min(end_us, until_us), later_us)
+                for tariff, (start, end) in zip(of_prices, spans, strict=True):
+                    yield (interval_id, tariff, part), end - start
 
 
-def _was_there(attempt: Attempt, counted: Window) -> bool:
-    """Did it hold anything then? A machine whose price changes has an interval for each price."""
-    end = attempt.released_at
-    return attempt.admitted_at < counted.end and (end is None or end > counted.start)
+def _counted_us(
+    intervals: Sequence[CapacityInterval], asked: CostQuestion
+) -> dict[tuple[str, str], list[tuple[str, int, int]]]:
+    """The machines of each host and node: an interval's id, and which time of it counts."""
+    by_node: dict[tuple[str, str], list[tuple[str, int, int]]] = defaultdict(list)
+    for interval in intervals:
+        counted = counted_in(interval, asked.window, asked.now)
+        if counted is not None:
+            span = epoch_us(counted.start), epoch_us(counted.end)
+            by_node[interval.host, interval.node].append((interval.interval_id, *span))
+    return by_node
 
 
 def _has_a_place() -> sa.ColumnElement[bool]:

@@ -12,6 +12,7 @@ from gpu_core.adapters.ledger.schema import attempts
 from gpu_core.decisions.costs.time_use import Tariff
 from gpu_core.decisions.costs.usage_cost import Held
 from gpu_core.decisions.model.attempts import held_gpus
+from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.prices import PriceChange, Rates
 from gpu_core.decisions.model.units import epoch_us
 
@@ -67,13 +68,13 @@ class Tariffs:
         return found
 
     def at_each_price(
-        self, paid: tuple[Any, ...], later_prices: str
+        self, paid: tuple[Any, ...], later_prices: str | None
     ) -> tuple[list[int], list[Tariff]]:
         """When does each later price begin, and what are the tariffs, from the first price on?
 
         Args:
             paid: Values of `PAID`.
-            later_prices: The column's text.
+            later_prices: The column's text; None: no price changed.
         """
         changes: tuple[PriceChange, ...] = self._read(_c.later_prices, later_prices) or ()
         rates = [change.rates for change in changes]
@@ -88,6 +89,10 @@ class Tariffs:
             for rate in rates
         ]
         return [epoch_us(c.since) for c in changes], [self.of(each) for each in (paid, *later)]
+
+    def shares(self, text: str) -> tuple[NodeShare, ...]:
+        """What an attempt holds on each of its nodes; nothing if it cannot be read."""
+        return self._read(_c.shares, text) or ()
 
     def _made(self, paid: tuple[Any, ...]) -> Tariff:
         gpus, *numbers, has_old_price, gpu_ids, shares = paid

@@ -87,6 +87,8 @@ class CostRow:
     """The cost of what has a price."""
     parts: tuple[CostSlice, ...]
     scale: Scale
+    scaled_cost: int
+    """The cost of what has a price, in `cost_denominator`-ths of a micro-dollar."""
     idle: Usage = NO_USAGE
     """Its share of idle capacity, which is not in `usage`."""
     idle_micro_usd: int = 0
@@ -96,7 +98,7 @@ class CostRow:
     @property
     def exact_micro_usd(self) -> Fraction:
         """The cost of what has a price, to the last fraction of a micro-dollar."""
-        return Fraction(self.scale.cost(self._held()), self.scale.cost_denominator)
+        return Fraction(self.scaled_cost, self.scale.cost_denominator)
 
     @property
     def usage(self) -> Usage:
@@ -163,6 +165,7 @@ def together(rows: Sequence[CostRow]) -> CostRow:
         micro_usd=sum(row.micro_usd for row in rows),
         parts=_by_tariff(part for row in rows for part in row.parts),
         scale=rows[0].scale if rows else Scale(()),
+        scaled_cost=sum(row.scaled_cost for row in rows),
         idle=sum_usage(row.idle for row in rows),
         idle_micro_usd=sum(row.idle_micro_usd for row in rows),
         bill=BillSum(*map(sum, zip(*bills, strict=True))) if bills else None,
@@ -231,6 +234,7 @@ def cost_report(
             micro_usd=micro_usd,
             parts=tuple(groups[group]),
             scale=scale,
+            scaled_cost=costs[group],
         )
         for group, micro_usd in zip(ranked, whole, strict=True)
     )

@@ -5,25 +5,28 @@ cost less workload cost). It is exact: attributed and idle make the machine's co
 fraction of a micro-dollar.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
+from math import lcm
 
 from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
-from gpu_core.decisions.costs.cost_report import CostReport
+from gpu_core.decisions.costs.cost_report import CostReport, CostRow
 from gpu_core.decisions.costs.usage import (
     NO_USAGE,
     US_PER_HOUR,
     Exact,
     Usage,
-    apportioned,
+    apportioned_parts,
     round_half_up,
     sum_usage,
 )
 from gpu_core.decisions.costs.usage_cost import Held, Window, held_usage
 from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -139,7 +142,7 @@ def held_on(attempt: Attempt, node: str, window: Window, now: datetime) -> Usage
 
 def held_part(attempt: Attempt, node: str) -> Held:
     """What does the attempt hold on this node?"""
-    part = _part_on(attempt, node)
+    part = parts_by_node(attempt.held, attempt.node).get(node, Fraction(0))
     whole = Held.by(attempt)
     return Held(
         gpus=whole.gpus * part,
@@ -149,16 +152,21 @@ def held_part(attempt: Attempt, node: str) -> Held:
     )
 
 
-def _part_on(attempt: Attempt, node: str) -> Fraction:
-    held = attempt.held
+def parts_by_node(held: Sequence[NodeShare], node: str) -> dict[str, Fraction]:
+    """Which part of what an attempt holds is on each of its nodes? They add up to 1.
+
+    Args:
+        held: What it holds on each of its nodes.
+        node: Its first node.
+    """
     if len(held) < 2:
-        where = held[0].node if held else attempt.node
-        return Fraction(where == node)
-    amounts = [(share.node, len(share.gpu_ids) * share.part_of_gpu) for share in held]
-    total = sum((amount for _, amount in amounts), Fraction(0))
-    if not total:
-        return Fraction(sum(name == node for name, _ in amounts), len(amounts))
-    return sum((amount for name, amount in amounts if name == node), Fraction(0)) / total
+        return {held[0].node if held else node: Fraction(1)}
+    amounts = [len(share.gpu_ids) * share.part_of_gpu for share in held]
+    total = sum(amounts, Fraction(0))
+    parts: dict[str, Fraction] = defaultdict(Fraction)
+    for share, amount in zip(held, amounts, strict=True):
+        parts[share.node] += amount / total if total else Fraction(1, len(held))
+    return parts
 
 
 def machine_cost(interval: CapacityInterval, held: Usage, counted: Window) -> MachineCost:
@@ -221,12 +229,14 @@ def with_parts(
     Rows and idle add up to the micro-dollar.
     """
     rows = report.rows
-    of_rows = [row.exact_micro_usd for row in rows]
-    whole = apportioned([*of_rows, *(p.exact_micro_usd for p in parts), line.exact_micro_usd])
+    whole = _whole_micro_usd(rows, [*(p.exact_micro_usd for p in parts), line.exact_micro_usd])
     return replace(
         report,
         rows=tuple(
-            replace(row, micro_usd=cost, idle=part, idle_micro_usd=of_idle)
+            # By run there are as many rows as runs, and few of them change.
+            row
+            if (cost, part, of_idle) == (row.micro_usd, row.idle, row.idle_micro_usd)
+            else replace(row, micro_usd=cost, idle=part, idle_micro_usd=of_idle)
             for row, cost, part, of_idle in zip(
                 rows, whole, parts, whole[len(rows) : -1], strict=False
             )
@@ -236,6 +246,19 @@ def with_parts(
         faults=faults,
         # Never more than the whole that it is a part of, however that was rounded.
         faults_micro_usd=min(faults.micro_usd, sum(whole[len(rows) :])),
+    )
+
+
+def _whole_micro_usd(rows: Sequence[CostRow], others: Sequence[Exact]) -> list[int]:
+    """The costs of the rows and other amounts in whole micro-USD, which add up."""
+    of_rows = rows[0].scale.cost_denominator if rows else 1
+    common = lcm(of_rows, *(amount.denominator for amount in others))
+    return apportioned_parts(
+        [
+            *(row.scaled_cost * (common // of_rows) for row in rows),
+            *(amount.numerator * (common // amount.denominator) for amount in others),
+        ],
+        common,
     )
 
 

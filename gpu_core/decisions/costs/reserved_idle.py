@@ -97,5 +97,12 @@ def with_reserved_idle(
 
 def _empty(team: str) -> CostRow:
     return CostRow(
-        keys=(team,), runs=0, attempts=0, micro_usd=0, parts=(), scale=Scale(()), idle=NO_USAGE
+        keys=(team,),
+        runs=0,
+        attempts=0,
+        micro_usd=0,
+        parts=(),
+        scale=Scale(()),
+        scaled_cost=0,
+        idle=NO_USAGE,
     )

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from itertools import pairwise
 
-from gpu_core.decisions.costs.usage import Usage
+from gpu_core.decisions.costs.usage import Exact, Usage
 from gpu_core.decisions.costs.usage_cost import Held, Window, usage_for
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.prices import Rates
@@ -46,7 +46,7 @@ class Tariff:
         """What it uses and costs to hold this at these rates."""
         return cls(usage_for(held, 1, rates))
 
-    def usage(self, held_us: int) -> Usage:
+    def usage(self, held_us: Exact) -> Usage:
         """What does it use and cost in so much time?"""
         return self.unit.times(held_us)
 

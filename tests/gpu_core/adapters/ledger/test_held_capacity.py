@@ -1,5 +1,6 @@
 """What the database sums up of machines is what their attempts say one by one."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from gpu_core.adapters.ledger import Ledger, held_capacity
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.decisions.costs.capacity_intervals import CapacityChanges, CapacityInterval
-from gpu_core.decisions.costs.usage import NO_USAGE, Usage
+from gpu_core.decisions.costs.time_use import spans_of_prices
 from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt, Provenance
 from gpu_core.decisions.model.cluster import NodeShare
@@ -139,15 +140,15 @@ def test_an_attempt_on_several_nodes_is_compared_with_the_machines_of_its_nodes_
             (make_run("repriced"), (make_attempt("repriced", later_prices=later, **one_node),)),
         ]
     )
-    compared = []
+    spans = []
 
-    def held_on(attempt: Attempt, node: str, *rest: object) -> Usage:
-        compared.append((attempt.flow_run_id, node))
-        return NO_USAGE
+    def counted(*of: object) -> Iterator[tuple[int, int]]:
+        spans.append(of)
+        return spans_of_prices(*of)
 
-    monkeypatch.setattr(held_capacity, "held_on", held_on)
+    monkeypatch.setattr(held_capacity, "spans_of_prices", counted)
     ledger.capacity_cost(CostQuestion(window=Window(at(0), at(1)), keys=(), now=NOW))
-    assert sorted(compared) == [("gang", "n-1"), ("gang", "n-2")]
+    assert len(spans) == 3, "of the gang on each of its two nodes, and of the other with two prices"
 
 
 def test_damaged_shares_do_not_fail_a_report(tmp_path: Path) -> None:
