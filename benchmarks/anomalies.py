@@ -20,11 +20,11 @@ from benchmarks.cost_faults import BEFORE_DAYS, DAY, FAULTS, Record, records_wit
 from benchmarks.cost_years import FIRST_DAY, KINDS, LEARNING_DAYS, CostYear, make_year
 from benchmarks.numenta import PROFILES, LabelledSeries, normalised_score, read_series
 from benchmarks.report import circumstances, write
-from gpu_core.decisions.anomalies.decomposition.decomposition import Decomposition
-from gpu_core.decisions.anomalies.decomposition.explanation import Explainer
-from gpu_core.decisions.anomalies.detector import detect
-from gpu_core.decisions.anomalies.history import TOTAL
-from gpu_core.decisions.anomalies.rhythm import DAILY, HOURLY
+from gpu_core.decisions.costs.anomalies.decomposition.decomposition import Decomposition
+from gpu_core.decisions.costs.anomalies.decomposition.explanation import Explainer
+from gpu_core.decisions.costs.anomalies.detector import detect
+from gpu_core.decisions.costs.anomalies.history import TOTAL
+from gpu_core.decisions.costs.anomalies.rhythm import DAILY, HOURLY
 from gpu_core.decisions.costs.usage_cost import Window, daily_costs, total
 
 Alerts = Sequence[int]

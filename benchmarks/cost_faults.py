@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from random import Random
 
-from gpu_core.decisions.anomalies.decomposition.drivers import Driver
+from gpu_core.decisions.costs.anomalies.decomposition.drivers import Driver
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR

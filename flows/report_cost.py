@@ -24,21 +24,21 @@ from gpu_core.adapters.mlflow.client import mlflow_client
 from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
 from gpu_core.adapters.mlflow.pages import pages_of
 from gpu_core.adapters.prefect.pool_blocks import read_ledger_url, read_mlflow_access
-from gpu_core.decisions.anomalies.daily_report import (
-    DayReport,
-    artifact_keys,
-    day_before,
-    report_day,
-)
-from gpu_core.decisions.anomalies.daily_report_markdown import team_rows, to_markdown
-from gpu_core.decisions.anomalies.judgement import Rule
-from gpu_core.decisions.anomalies.known import Known
-from gpu_core.decisions.anomalies.planned import PlannedActivity
 from gpu_core.decisions.checks.prefect.pool_blocks import (
     LEDGER_BLOCK,
     MLFLOW_BLOCK,
     pool_block_names,
 )
+from gpu_core.decisions.costs.anomalies.daily_report import (
+    DayReport,
+    artifact_keys,
+    day_before,
+    report_day,
+)
+from gpu_core.decisions.costs.anomalies.daily_report_markdown import team_rows, to_markdown
+from gpu_core.decisions.costs.anomalies.judgement import Rule
+from gpu_core.decisions.costs.anomalies.known import Known
+from gpu_core.decisions.costs.anomalies.planned import PlannedActivity
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess
 from gpu_core.decisions.costs.run_bills import RunBill
 from gpu_core.decisions.costs.run_durations import ARTIFACT_KEY as DURATIONS_KEY

@@ -17,9 +17,9 @@ from flows.report_cost import read_and_decide
 from gpu_core.adapters.files.policy_file import policy_or_default
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.daily_costs import Wanted
-from gpu_core.decisions.anomalies.daily_report_markdown import to_markdown
-from gpu_core.decisions.anomalies.judgement import Rule
-from gpu_core.decisions.anomalies.known import Known
+from gpu_core.decisions.costs.anomalies.daily_report_markdown import to_markdown
+from gpu_core.decisions.costs.anomalies.judgement import Rule
+from gpu_core.decisions.costs.anomalies.known import Known
 from gpu_core.decisions.costs.demo_history import (
     QUICKSTART_DAY,
     QUICKSTART_DAYS,

@@ -3,10 +3,10 @@
 from datetime import datetime
 
 from gpu_core.adapters.ledger.store import Ledger
+from gpu_core.decisions.costs.budget_use import BudgetUse
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.quota.budget_use import BudgetUse, budget_uses
-from gpu_core.decisions.quota.usage_tracker import UsageBook
+from gpu_core.decisions.quota.usage_tracker import UsageBook, budget_uses
 
 
 def read_budget_uses(

@@ -5,8 +5,8 @@ from datetime import date, datetime
 
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.store import Ledger
-from gpu_core.decisions.anomalies.daily_report import window_to_read
-from gpu_core.decisions.anomalies.history import (
+from gpu_core.decisions.costs.anomalies.daily_report import window_to_read
+from gpu_core.decisions.costs.anomalies.history import (
     DIMENSIONS,
     CostHistory,
     DailyCosts,

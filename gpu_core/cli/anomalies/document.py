@@ -5,10 +5,10 @@ from datetime import date
 from fractions import Fraction
 from typing import Any
 
-from gpu_core.decisions.anomalies.decomposition.decomposition import Decomposition
-from gpu_core.decisions.anomalies.decomposition.drivers import Level
-from gpu_core.decisions.anomalies.decomposition.sentences import describe
-from gpu_core.decisions.anomalies.judgement import Judgement
+from gpu_core.decisions.costs.anomalies.decomposition.decomposition import Decomposition
+from gpu_core.decisions.costs.anomalies.decomposition.drivers import Level
+from gpu_core.decisions.costs.anomalies.decomposition.sentences import describe
+from gpu_core.decisions.costs.anomalies.judgement import Judgement
 
 
 def anomalies_document(first: date, last: date, found: Sequence[Judgement]) -> dict[str, Any]:

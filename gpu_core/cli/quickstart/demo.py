@@ -30,8 +30,8 @@ from gpu_core.cli.quickstart.attempt_table import attempt_table
 from gpu_core.cli.quickstart.progress import Progress
 from gpu_core.cli.quickstart.run_table import run_table
 from gpu_core.cli.quickstart.services import Addresses, ServiceError, Services
-from gpu_core.decisions.anomalies.daily_report import artifact_keys
 from gpu_core.decisions.checkpoints.object_names import committed
+from gpu_core.decisions.costs.anomalies.daily_report import artifact_keys
 from gpu_core.decisions.costs.demo_history import (
     QUICKSTART_DAY,
     QUICKSTART_DAYS,

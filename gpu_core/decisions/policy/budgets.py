@@ -1,6 +1,7 @@
 """Policy section `budgets`: what pools, teams, users, projects and deployments may use."""
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -10,7 +11,7 @@ from pydantic import Field
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.pydantic_errors import parsed_by
 from gpu_core.decisions.model.section import Name, PositiveDuration, Section
-from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd, micro_usd
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd, micro_usd, require_aware
 from gpu_core.decisions.policy.notification import unusable_blocks
 
 Period = Literal["day", "week", "month"]
@@ -116,6 +117,34 @@ class BudgetPolicy(Section):
         return (
             format_usd(amount) if self.is_money else f"{amount / SECONDS_PER_HOUR:,.1f} GPU-hours"
         )
+
+
+def period_start(period: Period, now: datetime, time_zone: str = "UTC") -> datetime:
+    """When did the period that `now` is in begin, in UTC?
+
+    Args:
+        period: Days and months begin at midnight of the zone, weeks on Monday (ISO 8601).
+        now: Aware.
+        time_zone: A name such as `Europe/Berlin`.
+    """
+    zone = ZoneInfo(time_zone)
+    today = require_aware(now, "now").astimezone(zone).date()
+    match period:
+        case "day":
+            first = today
+        case "week":
+            first = today - timedelta(days=today.weekday())
+        case "month":
+            first = today.replace(day=1)
+    return datetime(first.year, first.month, first.day, tzinfo=zone).astimezone(UTC)
+
+
+def period_end(period: Period, now: datetime, time_zone: str = "UTC") -> datetime:
+    """When does the next period begin, in UTC, and the budget is whole again?"""
+    # To noon of one of the next period's first days, by the wall clock: days have 23 to 25 hours.
+    longest_days = {"day": 1, "week": 7, "month": 31}[period]
+    start = period_start(period, now, time_zone).astimezone(ZoneInfo(time_zone))
+    return period_start(period, start + timedelta(days=longest_days, hours=12), time_zone)
 
 
 def budget_contradictions(

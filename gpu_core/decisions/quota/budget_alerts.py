@@ -4,11 +4,10 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
+from gpu_core.decisions.costs.budget_use import budget_use
 from gpu_core.decisions.model.cluster import Usage
-from gpu_core.decisions.policy.budgets import BudgetPolicy, Mode
+from gpu_core.decisions.policy.budgets import BudgetPolicy, Mode, period_start
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.quota.budget_use import budget_use
-from gpu_core.decisions.quota.budgets import period_start
 
 
 class AlertMark(NamedTuple):

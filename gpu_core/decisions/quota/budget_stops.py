@@ -9,8 +9,8 @@ from gpu_core.decisions.costs.usage import US_PER_S
 from gpu_core.decisions.costs.usage_cost import Held, usage_for
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.cluster import Usage
-from gpu_core.decisions.policy.budgets import BudgetPolicy
-from gpu_core.decisions.quota.budgets import POLL_S, counts_in, period_end
+from gpu_core.decisions.policy.budgets import BudgetPolicy, period_end
+from gpu_core.decisions.quota.budgets import POLL_S, counts_in
 
 Running = tuple[RunRecord, Attempt]
 

@@ -6,47 +6,17 @@ unspent, so a run that would cross the limit does not start.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from math import ceil
-from zoneinfo import ZoneInfo
 
 from gpu_core.decisions.model.attempts import RunRecord
 from gpu_core.decisions.model.cluster import Usage
-from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_duration, require_aware
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_duration
 from gpu_core.decisions.model.workload import Workload
-from gpu_core.decisions.policy.budgets import BudgetPolicy, Mode, Period, Scope
+from gpu_core.decisions.policy.budgets import BudgetPolicy, Mode, Scope
 
 POLL_S = 60
 """Running runs are compared with budgets at least this often."""
-
-
-def period_start(period: Period, now: datetime, time_zone: str = "UTC") -> datetime:
-    """When did the period that `now` is in begin, in UTC?
-
-    Args:
-        period: Days and months begin at midnight of the zone, weeks on Monday (ISO 8601).
-        now: Aware.
-        time_zone: A name such as `Europe/Berlin`.
-    """
-    zone = ZoneInfo(time_zone)
-    today = require_aware(now, "now").astimezone(zone).date()
-    match period:
-        case "day":
-            first = today
-        case "week":
-            first = today - timedelta(days=today.weekday())
-        case "month":
-            first = today.replace(day=1)
-    return datetime(first.year, first.month, first.day, tzinfo=zone).astimezone(UTC)
-
-
-def period_end(period: Period, now: datetime, time_zone: str = "UTC") -> datetime:
-    """When does the next period begin, in UTC, and the budget is whole again?"""
-    # To noon of one of the next period's first days, by the wall clock: days have 23 to 25 hours.
-    longest_days = {"day": 1, "week": 7, "month": 31}[period]
-    start = period_start(period, now, time_zone).astimezone(ZoneInfo(time_zone))
-    return period_start(period, start + timedelta(days=longest_days, hours=12), time_zone)
 
 
 def counts_in(budget: BudgetPolicy, run: RunRecord) -> bool:

@@ -1,17 +1,19 @@
 """What each has used, kept up to date from the starts and ends of attempts."""
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from gpu_core.decisions.costs.budget_use import BudgetUse, budget_use
 from gpu_core.decisions.costs.usage import NO_USAGE
 from gpu_core.decisions.costs.usage import Usage as ExactUsage
 from gpu_core.decisions.costs.usage_cost import Window, attempt_usage
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.cluster import Usage
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
-from gpu_core.decisions.policy.budgets import BudgetPolicy
+from gpu_core.decisions.policy.budgets import BudgetPolicy, period_start
 from gpu_core.decisions.policy.ordering import OrderKey
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.quota.budgets import counts_in, period_start
+from gpu_core.decisions.quota.budgets import counts_in
 from gpu_core.decisions.quota.fair_share import UsageMeter
 
 _HALF_LIVES = 10
@@ -106,6 +108,25 @@ class UsageBook:
         if self._meter is None:
             return []
         return [now - timedelta(seconds=_HALF_LIVES * policy.fair_share.half_life_s)]
+
+
+def budget_uses(
+    policy: Policy, records: Iterable[tuple[RunRecord, Sequence[Attempt]]], now: datetime
+) -> tuple[BudgetUse, ...]:
+    """What has each budget used, and what will it have used, from the ledger's records.
+
+    Args:
+        policy: With its budgets.
+        records: Runs with an attempt since `UsageBook.since`, with all attempts.
+        now: What came later does not count.
+    """
+    book = UsageBook(policy, now)
+    for run, attempts in records:
+        for attempt in attempts:
+            if attempt.has_run and attempt.admitted_at < now:
+                book.start(run, attempt)
+    usage = book.usage(now)
+    return tuple(budget_use(budget, usage, now) for budget in policy.budgets)
 
 
 def _rules(policy: Policy, now: datetime) -> tuple[object, ...]:

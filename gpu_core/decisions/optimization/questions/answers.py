@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 
-from gpu_core.decisions.anomalies.decomposition.parts import (
+from gpu_core.decisions.costs.anomalies.decomposition.parts import (
     Part,
     Purpose,
     parts_in,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from gpu_core.decisions.anomalies.decomposition.parts import Purpose
+from gpu_core.decisions.costs.anomalies.decomposition.parts import Purpose
 from gpu_core.decisions.model.attempts import EndReason
 
 

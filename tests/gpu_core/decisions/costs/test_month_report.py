@@ -16,7 +16,7 @@ from gpu_core.decisions.costs.month_report import (
 from gpu_core.decisions.costs.usage import Usage
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.testing.builders.attempts import NOON, at
-from tests.gpu_core.decisions.anomalies.builders import slice_of
+from tests.gpu_core.decisions.costs.anomalies.builders import slice_of
 
 MARCH = date(2026, 3, 1)
 

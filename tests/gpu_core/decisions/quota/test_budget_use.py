@@ -7,9 +7,10 @@ import pytest
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.budget_use import read_budget_uses
+from gpu_core.decisions.costs.budget_use import budgets_section
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.policy.policy import parse_policy
-from gpu_core.decisions.quota.budget_use import budget_uses, budgets_section
+from gpu_core.decisions.quota.usage_tracker import budget_uses
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 
 MONTH = {"name": "vision", "scope": "team", "of": "vision", "period": "month", "usd": 31}

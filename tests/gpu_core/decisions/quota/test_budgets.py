@@ -12,8 +12,13 @@ from pydantic import ValidationError
 from gpu_core.decisions.model.cluster import Usage
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import input_errors
-from gpu_core.decisions.policy.budgets import BudgetPolicy, budget_contradictions
-from gpu_core.decisions.quota.budgets import Budgets, period_end, period_start
+from gpu_core.decisions.policy.budgets import (
+    BudgetPolicy,
+    budget_contradictions,
+    period_end,
+    period_start,
+)
+from gpu_core.decisions.quota.budgets import Budgets
 from gpu_core.testing.builders.workloads import make_policy, make_workload
 
 USD = 1_000_000

@@ -1,0 +1,175 @@
+"""What would bring a cost back, and to how much?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from heapq import heapify, heapreplace
+
+from gpu_core.decisions.costs.anomalies.decomposition.decomposition import (
+    Contribution,
+    Decomposition,
+)
+from gpu_core.decisions.costs.anomalies.decomposition.drivers import Driver, Number
+from gpu_core.decisions.costs.anomalies.decomposition.parts import Part
+from gpu_core.decisions.costs.usage import US_PER_HOUR, round_half_up
+from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.model.units import epoch_us, format_usd
+
+_ENOUGH = Fraction(1, 2)
+"""A limit is proposed where it takes away half of the cause or more."""
+_FEW = Fraction(1, 3)
+"""Where more runs are long, length is no mistake of single runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """A proposal for a person; nothing is changed by itself."""
+
+    text: str
+    """One sentence with the effect."""
+    micro_usd_per_day: int
+    """What the day would have cost with it."""
+
+
+def propose(found: Decomposition, now: Sequence[Part], before: Sequence[Part]) -> Action | None:
+    """What would bring the cost back? None: it was not too high, or no setting changes its cause.
+
+    Args:
+        found: Why the day cost more than expected.
+        now: What the day's cost is made of.
+        before: The same of the days that it is compared with.
+    """
+    if found.excess_micro_usd <= 0 or not found.contributions:
+        return None
+    first = found.contributions[0]
+    if first.driver is Driver.RUNS:
+        return _limit_runs(found, first, now)
+    if first.driver is Driver.RUN_TIME:
+        stopped = _limit_duration(found, first, now, before)
+        if stopped is not None:
+            return stopped
+    said = _said(first)
+    if said is None:
+        return None
+    return _action(said, found.cost_micro_usd - first.micro_usd)
+
+
+def _action(said: str, micro_usd: int) -> Action:
+    left = max(0, micro_usd)
+    return Action(text=f"{said}; a day then costs {format_usd(left)}.", micro_usd_per_day=left)
+
+
+def _said(cause: Contribution) -> str | None:
+    name, before = cause.subject, cause.before
+    many = " and others" if len(cause.sources) > 1 else ""
+    of = f"{cause.sources[0]}{many}" if cause.sources else ""
+    match cause.driver:
+        case Driver.NEW:
+            return f"Pause {name}, or give it a budget"
+        case Driver.RUN_TIME:
+            return f"Find out what makes runs of {name} longer"
+        case Driver.GPU_COUNT:
+            return f"Set gpu_count of {name} back to {_number(before)}"
+        case Driver.IDLE:
+            return f"Stop the idle runs of {name}"
+        case Driver.RETRIES:
+            return f"Fix what makes runs of {name} fail, or retry them less often"
+        case Driver.FAULTS:
+            return f"Fix what makes runs of {name} fail"
+        case Driver.INTERRUPTIONS:
+            return f"Save checkpoints of {name} more often, or run it on-demand"
+        case Driver.NODE_WAIT:
+            return f"Pull images of {name} before its runs start"
+        case Driver.PRICE:
+            return f"Move {of} to offerings at the earlier price"
+        case Driver.GPU_TYPE:
+            return f"Set gpu_type of {name} back to {before}"
+        case Driver.CAPACITY_TYPE:
+            return f"Move {of} back to {before}"
+        case Driver.ZONE:
+            return f"Move {of} back to {before}"
+        case Driver.CPU_AND_MEMORY:
+            return f"Request as much CPU and memory for {name} as before"
+    return None
+
+
+def _limit_runs(found: Decomposition, cause: Contribution, now: Sequence[Part]) -> Action:
+    """A limit that keeps the day near what was expected, else a budget."""
+    parts = [part for part in now if part.source == cause.subject]
+    of_source = sum(part.micro_usd for part in parts)
+    others = found.cost_micro_usd - round_half_up(of_source)
+    wanted = of_source - cause.micro_usd
+    most = of_source - _ENOUGH * cause.micro_usd
+    limited = [(limit, _limited_cost(parts, limit)) for limit in range(_peak(parts) - 1, 0, -1)]
+    fits = [pair for pair in limited if pair[1] <= most]
+    if not fits:
+        said = f"Give {cause.subject} a budget of {format_usd(round_half_up(wanted))} a day"
+        return _action(said, found.cost_micro_usd - cause.micro_usd)
+    limit, cost = min(fits, key=lambda pair: (pair[1] > wanted, -pair[0]))
+    said = f"Limit runs of {cause.subject} to {limit} at a time"
+    return _action(said, others + round_half_up(cost))
+
+
+def _limit_duration(
+    found: Decomposition, cause: Contribution, now: Sequence[Part], before: Sequence[Part]
+) -> Action | None:
+    """A limit that none of the days before needed. None: it would stop more than few runs."""
+    usual = _runs([part for part in before if part.source == cause.subject])
+    runs = _runs([part for part in now if part.source == cause.subject])
+    hours = max((-(-held // US_PER_HOUR) for _, held, _ in usual), default=0)
+    longer = [(held, cost) for _, held, cost in runs if held > hours * US_PER_HOUR]
+    saved = sum(
+        (cost * (1 - Fraction(hours * US_PER_HOUR, held)) for held, cost in longer), Fraction(0)
+    )
+    if len(longer) > _FEW * len(runs) or saved < _ENOUGH * cause.micro_usd:
+        return None
+    said = f"Set max_duration of {cause.subject} to {hours}h, longer than any earlier run"
+    return _action(said, found.cost_micro_usd - round_half_up(saved))
+
+
+def _runs(parts: Sequence[Part]) -> list[tuple[int, int, Number]]:
+    """When each attempt started and how long it held, in microseconds of the day; and its cost."""
+    found: dict[tuple[date, str], tuple[int, Number, Number]] = {}
+    for part in parts:
+        day = epoch_us(Window.of_day(part.day).start)
+        start = max(0, epoch_us(part.attempt.admitted_at) - day)
+        key = (part.day, part.attempt.attempt_id)
+        _, held, cost = found.get(key, (start, 0, 0))
+        found[key] = (start, held + part.held_us, cost + part.micro_usd)
+    return sorted((start, round(held), cost) for start, held, cost in found.values())
+
+
+def _peak(parts: Sequence[Part]) -> int:
+    """How many of them ran at the same time at most?"""
+    runs = _runs(parts)
+    moments = sorted(
+        [(start, 1) for start, _, _ in runs] + [(start + held, -1) for start, held, _ in runs]
+    )
+    running = most = 0
+    for _, step in moments:
+        running += step
+        most = max(most, running)
+    return most
+
+
+def _limited_cost(parts: Sequence[Part], limit: int) -> Number:
+    """What had they cost on this day if no more than `limit` had run at the same time?
+
+    What does not start or end on this day is work of the next one.
+    """
+    window = Window.of_day(parts[0].day)
+    end = epoch_us(window.end) - epoch_us(window.start)
+    free = [0] * limit
+    heapify(free)
+    total: Number = 0
+    for start, held, cost in _runs(parts):
+        begins = max(start, free[0])
+        heapreplace(free, begins + held)
+        if held and begins < end:
+            total += cost * Fraction(min(held, end - begins), held)
+    return total
+
+
+def _number(value: object) -> str:
+    return f"{float(value):.3g}" if isinstance(value, int | Fraction) else str(value)
