@@ -16,7 +16,6 @@ from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.retention import Purge, purge_before
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
-from gpu_core.decisions.attempts.decision_anchor import anchor_key
 from gpu_core.decisions.costs.cost_report import CostReport, cost_report
 from gpu_core.decisions.costs.idle import IdleRule, with_idle
 from gpu_core.decisions.costs.month_report import (
@@ -28,6 +27,7 @@ from gpu_core.decisions.costs.month_report import (
 )
 from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import Provenance
+from gpu_core.decisions.model.decision_anchor import anchor_key
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import count
 

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.attempts.decision_chain import DecisionKind
 from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.decision_chain import DecisionKind
 from tests.end_to_end.conftest import FLOWS, closed, processes_of
 from tests.support.cuttable_line import HOST, CuttableLine
 from tests.support.postgresql import PostgresqlServer, new_database, stoppable_postgresql

@@ -17,7 +17,7 @@ from gpu_core.decisions.costs.demo_history import generated_history
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
-from tests.gpu_core.decisions.attempts.test_decision_chain import make_decision
+from tests.gpu_core.decisions.model.test_decision_chain import make_decision
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from prefect.client.schemas.responses import (
     GlobalConcurrencyLimitResponse,
 )
 
-from gpu_core.decisions.attempts.retry_backoff import postponed_hold
 from gpu_core.decisions.attempts.settlement import EndFacts, settle
 from gpu_core.decisions.checks.prefect.pool_status import PoolStatus, QueueStatus, kept_back
 from gpu_core.decisions.kubernetes.manifests.commands import held_if_ambiguous
@@ -27,6 +26,7 @@ from gpu_core.decisions.scheduling.waiting_bounds import WaitingRun, refused_run
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.next_attempt import NextAttempts
+from gpu_core.decisions.spot.retry_backoff import postponed_hold
 from gpu_core.testing.builders.attempts import make_attempt
 from gpu_core.testing.builders.workloads import (
     HIGH,

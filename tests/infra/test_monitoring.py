@@ -14,8 +14,8 @@ import yaml
 
 from gpu_core.adapters.prometheus.exposition import CONTENT_TYPE, exposition
 from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.gpu_health import HealthVerdict
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.decisions.telemetry.health import Verdict
 from gpu_core.decisions.telemetry.idle_state import IdleState
 from gpu_core.decisions.telemetry.metric_names import MEMORY_REST, QUANTITIES, READINGS
 from gpu_core.decisions.telemetry.metrics import (
@@ -183,7 +183,7 @@ def facts():
                 energy_j=100.0 * now_s,
             ),
         ),
-        verdicts={"GPU-a": Verdict.RESET},
+        verdicts={"GPU-a": HealthVerdict.RESET},
     )
 
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from gpu_core.adapters.ledger.engine import chunks
 from gpu_core.adapters.ledger.schema import decisions
-from gpu_core.decisions.attempts.decision_chain import Decision, DecisionKind, Head, Link, chained
+from gpu_core.decisions.model.decision_chain import Decision, DecisionKind, Head, Link, chained
 
 _c = decisions.c
 _ROWS_PER_READ = 1000

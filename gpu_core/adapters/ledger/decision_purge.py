@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from gpu_core.adapters.ledger.decision_log import lock_chain
 from gpu_core.adapters.ledger.schema import decision_anchors, decisions
-from gpu_core.decisions.attempts.decision_anchor import Anchor, signed_anchor
+from gpu_core.decisions.model.decision_anchor import Anchor, signed_anchor
 from gpu_core.decisions.optimization.proposals.records import WRITER as PROPOSALS
 
 _c = decisions.c

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from gpu_core.adapters.ledger.store import Ledger, Logged
-from gpu_core.decisions.attempts.decision_chain import Decision
+from gpu_core.decisions.model.decision_chain import Decision
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.optimization.proposals.records import WRITER, ProposalRecord, records_of
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from gpu_core.adapters.ledger.store import Ledger
-from gpu_core.decisions.attempts.decision_chain import ChainCheck
+from gpu_core.decisions.model.decision_chain import ChainCheck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

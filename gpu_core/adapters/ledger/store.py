@@ -61,13 +61,6 @@ from gpu_core.adapters.ledger.schema import (
 from gpu_core.adapters.ledger.unfinished_runs import read_unfinished
 from gpu_core.adapters.ledger.unlogged_costs import forget_unlogged, mark_unlogged, read_unlogged
 from gpu_core.adapters.ledger.usage_pages import UsagePages, read_ids, records_of
-from gpu_core.decisions.attempts.decision_chain import (
-    ChainCheck,
-    Decision,
-    DecisionKind,
-    Link,
-    check_chains,
-)
 from gpu_core.decisions.catalog.offerings import Catalog, combined
 from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
 from gpu_core.decisions.checks.prefect.pool_claim import Installation, PoolClaim
@@ -79,6 +72,13 @@ from gpu_core.decisions.costs.savings.month_savings import MonthWork
 from gpu_core.decisions.costs.unlogged_cost import CostChange, UnloggedCost
 from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
+from gpu_core.decisions.model.decision_chain import (
+    ChainCheck,
+    Decision,
+    DecisionKind,
+    Link,
+    check_chains,
+)
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.decisions.model.redaction import redact, secrets_in

@@ -58,7 +58,7 @@ def purge(
 
 def _key(file: str | None) -> bytes | None:
     from gpu_core.cli.shared.secret_options import secret_option
-    from gpu_core.decisions.attempts.decision_anchor import anchor_key
+    from gpu_core.decisions.model.decision_anchor import anchor_key
 
     text = secret_option(_KEY, None, file)
     return None if text is None else anchor_key(text)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from gpu_core.adapters.ledger.retention import purge_before
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.cli.shared.exit_codes import DONE, NO
-from gpu_core.decisions.attempts.decision_chain import ChainCheck
+from gpu_core.decisions.model.decision_chain import ChainCheck
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import count
 

@@ -16,14 +16,14 @@ from gpu_core.cli.queue.layout import wrapped
 from gpu_core.cli.queue.table import holder_lines, waiting_lines
 from gpu_core.cli.shared.prefect_api import ask
 from gpu_core.cli.shared.terminal import terminal_width
-from gpu_core.decisions.attempts.holders_table import (
+from gpu_core.decisions.checks.prefect.pool_commands import setup_command
+from gpu_core.decisions.checks.prefect.pool_status import notices
+from gpu_core.decisions.costs.holders_table import (
     HoldersTableEntry,
     from_holder_row,
     holder_json,
     holders_key,
 )
-from gpu_core.decisions.checks.prefect.pool_commands import setup_command
-from gpu_core.decisions.checks.prefect.pool_status import notices
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.scheduling.queue_table import (

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpu_core.decisions.attempts.diagnosis import Diagnosis
-from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.attempts import MAX_EXCUSED, EndReason
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 
 NextState = Literal["AwaitingRetry", "Scheduled", "Cancelled", "Completed", "Failed", "Crashed"]
@@ -23,12 +23,6 @@ PREFECT_STATE_TYPES = frozenset(
         "PAUSED",
     }
 )
-
-MAX_EXCUSED = 10
-"""How many ends in a row are excused and tried again soon; with the growing pauses between them
-(`capacity.postponed`) they take 20 minutes at least. After that, a flow that had started is charged
-with its end, since its own body may be what takes the platform down. An attempt that had not
-started is not charged: the run is held, and tried rarely, until a person corrects the cause."""
 
 # States in which a run waits for a worker to start it.
 _WAITING = frozenset({"AwaitingRetry", "Scheduled"})

@@ -1,1 +1,1 @@
-"""What runs cost."""
+"""What runs and machines cost, which costs are unusual, and what could be saved."""

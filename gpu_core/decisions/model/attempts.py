@@ -128,6 +128,13 @@ class RunRecord:
     """Prefect's final state name; None while the run is not over."""
 
 
+MAX_EXCUSED = 10
+"""How many ends in a row are excused and tried again soon; with the growing pauses between them
+(`spot.retry_backoff`) they take 20 minutes at least. After that, a flow that had started is charged
+with its end, since its own body may be what takes the platform down. An attempt that had not
+started is not charged: the run is held, and tried rarely, until a person corrects the cause."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One stay of a run on its GPUs, from admission until the GPUs are free again."""

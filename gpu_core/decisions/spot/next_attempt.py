@@ -5,12 +5,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
 
-from gpu_core.decisions.attempts.retry_backoff import (
-    is_past_excuses,
-    is_postponed,
-    is_refused_by_cluster,
-    postponed_hold,
-)
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Hold, Workload
@@ -22,6 +16,12 @@ from gpu_core.decisions.spot.node_avoidance import (
     spot_left_alone_until,
 )
 from gpu_core.decisions.spot.on_demand import can_expect_on_demand
+from gpu_core.decisions.spot.retry_backoff import (
+    is_past_excuses,
+    is_postponed,
+    is_refused_by_cluster,
+    postponed_hold,
+)
 from gpu_core.decisions.spot.run_budget import budget_left_micro_usd, spent_hold
 from gpu_core.decisions.spot.state import SENTENCES, Capacity, CapacityDecision, Rule
 from gpu_core.decisions.spot.target_mix import choose_for_mix

@@ -21,7 +21,7 @@ from gpu_core.decisions.spot.survival import SpotRecord
 _REMEDY = "Set the job variable budget_usd higher, or run less"
 
 
-class BudgetUse(NamedTuple):
+class RunBudgetUse(NamedTuple):
     """What a run has spent of its budget, and what follows. Money is whole micro-USD."""
 
     stage: BudgetStage
@@ -53,14 +53,14 @@ def budget_left_micro_usd(
     return None if budget is None else budget - spent_micro_usd(attempts, now)
 
 
-def budget_use(
+def run_budget_use(
     attempts: Iterable[Attempt],
     *,
     budget_micro_usd: int,
     grace_s: float,
     policy: CapacityPolicy,
     now: datetime,
-) -> BudgetUse:
+) -> RunBudgetUse:
     """How far has a run come with its budget?
 
     Args:
@@ -74,7 +74,7 @@ def budget_use(
     ahead_us = int(LOOK_S + grace_s) * US_PER_S
     # Rounded up: a budget is never overspent by a micro-dollar.
     ahead = ceil(usage_for(Held.by(last), ahead_us, last.price_changes[-1].rates).exact_micro_usd)
-    return BudgetUse(
+    return RunBudgetUse(
         stage=budget_stage(spent, ahead, budget_micro_usd, policy),
         spent_micro_usd=spent,
         next_micro_usd=ahead,
@@ -169,11 +169,11 @@ def _stopped_again(
     policy: CapacityPolicy,
     grace_s: float,
     now: datetime,
-) -> BudgetUse | None:
+) -> RunBudgetUse | None:
     """What stops a run again that its budget has stopped; None: nothing does."""
     if not attempts or attempts[-1].end_reason is not EndReason.BUDGET_SPENT:
         return None
-    used = budget_use(
+    used = run_budget_use(
         attempts, budget_micro_usd=budget_micro_usd, grace_s=grace_s, policy=policy, now=now
     )
     return used if used.stage is BudgetStage.STOP else None

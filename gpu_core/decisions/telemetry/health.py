@@ -7,8 +7,8 @@ whether the GPU answers) counts after several samples in a row.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 
+from gpu_core.decisions.model.gpu_health import HealthVerdict
 from gpu_core.decisions.telemetry.error_counter import SURE_READINGS, ErrorCounter
 from gpu_core.decisions.telemetry.samples import GpuSample, ThrottleReason
 from gpu_core.decisions.telemetry.xids import XidClass, xid_class, xid_text
@@ -36,32 +36,13 @@ LONGEST_GAP = timedelta(seconds=150)
 """Samples that are further apart are not in a row: two scrapes of a minute are missing."""
 
 
-class Verdict(StrEnum):
-    """How a GPU is, the worst last. A stable contract: metrics and alerts match on it."""
+_SEVERITY = {verdict: place for place, verdict in enumerate(HealthVerdict)}
 
-    HEALTHY = "healthy"
-    DEGRADED = "degraded"
-    """It is in use; a person should look at it."""
-    DRAIN = "drain"
-    """No run may use it until a person has looked at it."""
-    RESET = "reset"
-    """The same, and it has to be reset."""
-    REPLACE = "replace"
-    """The same, and it is to be replaced."""
-
-    @property
-    def is_usable(self) -> bool:
-        """May runs use the GPU?"""
-        return self in (Verdict.HEALTHY, Verdict.DEGRADED)
-
-
-_SEVERITY = {verdict: place for place, verdict in enumerate(Verdict)}
-
-_OF_XID: Mapping[XidClass, tuple[Verdict, str]] = {
-    XidClass.DRAIN: (Verdict.DRAIN, "run `nvidia-smi -q` and NVIDIA's diagnostics"),
-    XidClass.RESET: (Verdict.RESET, "reset it with `nvidia-smi --gpu-reset`"),
-    XidClass.RESTART: (Verdict.RESET, "restart the machine"),
-    XidClass.UNKNOWN: (Verdict.DEGRADED, "look it up in NVIDIA's list of XID errors"),
+_OF_XID: Mapping[XidClass, tuple[HealthVerdict, str]] = {
+    XidClass.DRAIN: (HealthVerdict.DRAIN, "run `nvidia-smi -q` and NVIDIA's diagnostics"),
+    XidClass.RESET: (HealthVerdict.RESET, "reset it with `nvidia-smi --gpu-reset`"),
+    XidClass.RESTART: (HealthVerdict.RESET, "restart the machine"),
+    XidClass.UNKNOWN: (HealthVerdict.DEGRADED, "look it up in NVIDIA's list of XID errors"),
 }
 
 
@@ -69,7 +50,7 @@ _OF_XID: Mapping[XidClass, tuple[Verdict, str]] = {
 class Finding:
     """How a GPU is, and why."""
 
-    verdict: Verdict
+    verdict: HealthVerdict
     reason: str
     """A clause for people."""
     remedy: str
@@ -93,9 +74,9 @@ class GpuHealth:
     ecc_uncorrected: ErrorCounter = field(default_factory=ErrorCounter)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> HealthVerdict:
         """How is it?"""
-        return Verdict.HEALTHY if self.finding is None else self.finding.verdict
+        return HealthVerdict.HEALTHY if self.finding is None else self.finding.verdict
 
     def with_sample(self, sample: GpuSample, *, are_peers_busy: bool = False) -> "GpuHealth":
         """What is known after one more sample. A finding stays: only a person takes it back.
@@ -158,10 +139,12 @@ def _at_zero(sample: GpuSample, *, are_peers_busy: bool) -> dict[str, Finding]:
         why = ", ".join(sorted(held_down))
         reason = f"nothing runs on it for its job, and its hardware holds it down ({why})"
         remedy = "check its power and its cooling"
-        return {"held down at zero": _finding(sample, Verdict.DRAIN, reason, remedy)}
+        return {"held down at zero": _finding(sample, HealthVerdict.DRAIN, reason, remedy)}
     if are_peers_busy:
         reason = "nothing runs on it for its job, and all other GPUs of the job compute"
-        return {"at zero alone": _finding(sample, Verdict.DEGRADED, reason, "look at its run")}
+        return {
+            "at zero alone": _finding(sample, HealthVerdict.DEGRADED, reason, "look at its run")
+        }
     return {}
 
 
@@ -192,7 +175,7 @@ def _of_errors(sample: GpuSample, new_errors: int) -> list[Finding]:
         f"{new_errors} uncorrected memory errors",
         "reset it with `nvidia-smi --gpu-reset`",
     )
-    return [_finding(sample, Verdict.RESET, reason, remedy)]
+    return [_finding(sample, HealthVerdict.RESET, reason, remedy)]
 
 
 def _is_beyond_shutdown(sample: GpuSample) -> bool:
@@ -208,7 +191,7 @@ def _conditions(sample: GpuSample) -> dict[str, Finding]:
     found: dict[str, Finding] = {}
     if sample.is_lost:
         found["lost"] = _finding(
-            sample, Verdict.RESET, "the GPU does not answer", "restart the machine"
+            sample, HealthVerdict.RESET, "the GPU does not answer", "restart the machine"
         )
     limit_c = hot_from_c(sample)
     if _is_beyond_shutdown(sample):
@@ -216,21 +199,21 @@ def _conditions(sample: GpuSample) -> dict[str, Finding]:
             f"{sample.temperature_c:.0f} °C, and it turns itself off at "
             f"{sample.shutdown_temperature_c:.0f} °C: its sensor is at fault"
         )
-        found["sensor"] = _finding(sample, Verdict.DEGRADED, reason, "check its sensor")
+        found["sensor"] = _finding(sample, HealthVerdict.DEGRADED, reason, "check its sensor")
     elif sample.temperature_c is not None and sample.temperature_c >= limit_c:
         reason = f"{sample.temperature_c:.0f} °C, from {limit_c:.0f} °C on it is too hot"
-        found["hot"] = _finding(sample, Verdict.DRAIN, reason, "check its cooling")
+        found["hot"] = _finding(sample, HealthVerdict.DRAIN, reason, "check its cooling")
     rows = sample.remapped_rows
     if rows is not None and rows.has_failed:
         reason = "no spare rows of memory are left"
-        found["rows failed"] = _finding(sample, Verdict.REPLACE, reason, "replace it")
+        found["rows failed"] = _finding(sample, HealthVerdict.REPLACE, reason, "replace it")
     elif rows is not None and rows.is_pending:
         reason = "rows of memory wait for a reset to be replaced"
         found["rows pending"] = _finding(
-            sample, Verdict.RESET, reason, "reset it with `nvidia-smi --gpu-reset`"
+            sample, HealthVerdict.RESET, reason, "reset it with `nvidia-smi --gpu-reset`"
         )
     return found
 
 
-def _finding(sample: GpuSample, verdict: Verdict, reason: str, remedy: str) -> Finding:
+def _finding(sample: GpuSample, verdict: HealthVerdict, reason: str, remedy: str) -> Finding:
     return Finding(verdict=verdict, reason=reason, remedy=remedy, found_at=sample.at)

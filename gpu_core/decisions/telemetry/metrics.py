@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.gpu_health import HealthVerdict
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.decisions.telemetry.health import Verdict
 from gpu_core.decisions.telemetry.idle_state import IdleState
 from gpu_core.decisions.telemetry.metric_names import LOST, QUANTITIES
 from gpu_core.decisions.telemetry.samples import GpuSample
@@ -114,7 +114,7 @@ class WorkerFacts:
     """When the ledger was read for these costs; None: it was not."""
     samples: tuple[GpuSample, ...] = ()
     """The last of each GPU of this machine."""
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    verdicts: Mapping[str, HealthVerdict] = field(default_factory=dict)
     """How each GPU of this machine is; of a cluster those that are not well."""
 
 
@@ -221,7 +221,7 @@ def worker_metrics(facts: WorkerFacts) -> list[MetricFamily]:
 
 
 def gpu_metrics(
-    samples: Sequence[GpuSample], verdicts: Mapping[str, Verdict], held: frozenset[str]
+    samples: Sequence[GpuSample], verdicts: Mapping[str, HealthVerdict], held: frozenset[str]
 ) -> list[MetricFamily]:
     """The metrics of the GPUs of one machine; what is unknown has no sample.
 
@@ -245,7 +245,7 @@ def gpu_metrics(
             {
                 (gpu, each.value): float(each is verdict)
                 for gpu, verdict in verdicts.items()
-                for each in Verdict
+                for each in HealthVerdict
             },
         ),
     ]

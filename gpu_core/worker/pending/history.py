@@ -7,10 +7,7 @@ from datetime import datetime, timedelta
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.attempts.ledger_changes import LedgerChanges, LedgerFollower, Record, merged
-from gpu_core.decisions.attempts.memory_healing import with_enough_memory
-from gpu_core.decisions.attempts.memory_lessons import MemoryLessons
 from gpu_core.decisions.attempts.progress import attained_gpu_s, completed_s, saved_s
-from gpu_core.decisions.attempts.retry_backoff import is_postponed
 from gpu_core.decisions.model.attempts import Attempt, Provenance, RunRecord
 from gpu_core.decisions.model.capacity_life import CapacityLife
 from gpu_core.decisions.model.cluster import SPOT, Allocation, Node, Usage
@@ -19,6 +16,8 @@ from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.offerings.pool_gpu_types import with_gpu_types
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.usage_tracker import UsageBook
+from gpu_core.decisions.requests.memory_healing import with_enough_memory
+from gpu_core.decisions.requests.memory_lessons import MemoryLessons
 from gpu_core.decisions.requests.run_workload import RunLimits
 from gpu_core.decisions.scheduling.forecasting.run_times import (
     RunKind,
@@ -35,6 +34,7 @@ from gpu_core.decisions.spot.observed_lifetimes import (
     spot_pasts,
     spot_stays,
 )
+from gpu_core.decisions.spot.retry_backoff import is_postponed
 from gpu_core.decisions.spot.zones import Stay
 from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.attempts.state import AttemptState

@@ -29,6 +29,7 @@ from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_HELP, SIGNING_KEY_V
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.gpu_health import HeldGpu, text_of
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.decisions.model.measurements import Measurements
@@ -38,7 +39,6 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.decisions.requests.run_environment import inherited_environment
 from gpu_core.decisions.requests.run_variables import env_of_process
-from gpu_core.decisions.telemetry.held_gpus import HeldGpu, text_of
 from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.decisions.telemetry.metrics import WorkerFacts
 from gpu_core.decisions.telemetry.planning import measurements_of, utilization_by_workload

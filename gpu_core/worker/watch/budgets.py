@@ -9,7 +9,7 @@ from gpu_core.decisions.model.cluster import Usage
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budget_stops import due_stops
 from gpu_core.decisions.spot.feasibility import BudgetStage
-from gpu_core.decisions.spot.run_budget import BudgetUse, budget_use
+from gpu_core.decisions.spot.run_budget import RunBudgetUse, run_budget_use
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_log import run_log
 from gpu_core.worker.attempts.state import AttemptState
@@ -33,7 +33,7 @@ class BudgetWatch:
 
     async def overspent(
         self, policy: Policy, now: datetime
-    ) -> list[tuple[AttemptState, BudgetUse]]:
+    ) -> list[tuple[AttemptState, RunBudgetUse]]:
         """Which attempts must stop, and why? Also warns, once for each attempt and stage."""
         watched = [running for running in self._attempts if _is_watched(running)]
         await self._learn(watched)
@@ -57,12 +57,12 @@ class BudgetWatch:
         """Which budgets have stopped runs in their current period? By name."""
         return {name for name, until in self._stopped_until.items() if now < until}
 
-    def _used(self, running: AttemptState, policy: Policy, now: datetime) -> BudgetUse | None:
+    def _used(self, running: AttemptState, policy: Policy, now: datetime) -> RunBudgetUse | None:
         """How far has it come with its budget, if it has one? Also warns."""
         attempt, budget = running.attempt, running.workload.budget_micro_usd
         if budget is None:
             return None
-        found = budget_use(
+        found = run_budget_use(
             (*self._earlier[attempt.attempt_id], attempt),
             budget_micro_usd=budget,
             grace_s=policy.preemption.grace_period_s,

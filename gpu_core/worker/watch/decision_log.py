@@ -10,8 +10,8 @@ import anyio
 from gpu_core.adapters.ledger import Ledger, is_ledger_outage
 from gpu_core.adapters.ledger.spool import SpooledRecord
 from gpu_core.adapters.ledger.store import Logged
-from gpu_core.decisions.attempts.decision_chain import Decision, DecisionKind
 from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.model.decision_chain import Decision, DecisionKind
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy

@@ -9,9 +9,9 @@ from gpu_core.decisions.kubernetes.nodes.held_gpus import HELD_ANNOTATION, withh
 from gpu_core.decisions.kubernetes.nodes.karpenter_node_pools import NodePoolOffer
 from gpu_core.decisions.kubernetes.nodes.nodes import NodeFacts
 from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.gpu_health import HeldGpu
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.policy.kubernetes import Provisioner
-from gpu_core.decisions.telemetry.held_gpus import HeldGpu
 
 # A cluster may have hundreds of nodes with the same trouble.
 _MOST_LINES = 20

@@ -9,9 +9,7 @@ from gpu_core.decisions.kubernetes.manifests.names import PREFIX
 from gpu_core.decisions.kubernetes.manifests.node_preparation import node_test
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.telemetry.health import Verdict
-from gpu_core.decisions.telemetry.held_gpus import HeldGpu, held_gpu_of
-from gpu_core.decisions.telemetry.xids import RULES_VERSION
+from gpu_core.decisions.model.gpu_health import HealthVerdict, HeldGpu, held_gpu_of
 
 HELD_ANNOTATION = f"{PREFIX}/held-gpus"
 """On a node: its GPUs that are held. Who takes it away frees them."""
@@ -19,7 +17,7 @@ HELD_ANNOTATION = f"{PREFIX}/held-gpus"
 # What cannot be understood stays held, as was decided.
 _UNREADABLE = HeldGpu(
     gpu_id="a GPU",
-    verdict=Verdict.DRAIN,
+    verdict=HealthVerdict.DRAIN,
     reason=f"the annotation {HELD_ANNOTATION} cannot be understood",
     remedy="look at the GPUs of the node",
     found_at=None,
@@ -45,12 +43,12 @@ def held_on(node: Mapping[str, Any]) -> dict[str, HeldGpu]:
     return {i: g for i, g in gpus.items() if g.found_at is None or g.found_at >= test.at}
 
 
-def held_annotation(node: Mapping[str, Any], gpus: Iterable[HeldGpu]) -> str:
-    """The value of the annotation that holds these GPUs."""
+def held_annotation(node: Mapping[str, Any], gpus: Iterable[HeldGpu], rules_version: str) -> str:
+    """The value of the annotation that holds these GPUs, found by this version of the rules."""
     return json.dumps(
         {
             "node": node["metadata"].get("uid"),
-            "rules": RULES_VERSION,
+            "rules": rules_version,
             "gpus": {
                 gpu.gpu_id: {
                     "verdict": gpu.verdict.value,

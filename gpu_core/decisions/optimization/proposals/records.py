@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from gpu_core.decisions.attempts.decision_chain import Decision, DecisionKind, Link
+from gpu_core.decisions.model.decision_chain import Decision, DecisionKind, Link
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.optimization.proposals.proposal import Proposal, from_document, to_document
 from gpu_core.decisions.optimization.proposals.target import Before

@@ -19,7 +19,7 @@ from gpu_core.decisions.model.section import parse_budget
 from gpu_core.decisions.optimization.sweeps.rungs import SweepPlan, SweepRun, SweepStep
 from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.spot.feasibility import BudgetStage
-from gpu_core.decisions.spot.run_budget import budget_use, spent_micro_usd
+from gpu_core.decisions.spot.run_budget import run_budget_use, spent_micro_usd
 
 _OVER = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED", "CANCELLING"})
 """State types of Prefect after which nothing of a run runs by itself."""
@@ -219,7 +219,7 @@ def _spent_at_stop(attempts: Sequence[Attempt], budget_micro_usd: int) -> int | 
         return None
     if asked is None or due is None or ended is None:
         return None
-    used = budget_use(
+    used = run_budget_use(
         attempts,
         budget_micro_usd=budget_micro_usd,
         grace_s=(due - asked).total_seconds(),

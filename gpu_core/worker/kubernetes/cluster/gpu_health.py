@@ -18,14 +18,15 @@ from gpu_core.decisions.kubernetes.nodes.held_gpus import (
 )
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.gpu_health import HealthVerdict, HeldGpu, text_of
 from gpu_core.decisions.model.units import count, format_usd
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.policy.telemetry import TelemetryPolicy
 from gpu_core.decisions.telemetry.cluster_health import ClusterHealth, health_queries
-from gpu_core.decisions.telemetry.health import Finding, Verdict
-from gpu_core.decisions.telemetry.held_gpus import HeldGpu, text_of
+from gpu_core.decisions.telemetry.health import Finding
 from gpu_core.decisions.telemetry.series import Series
+from gpu_core.decisions.telemetry.xids import RULES_VERSION
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import TerminationRequest
 from gpu_core.worker.kubernetes.cluster.cluster_cache import has_ended
@@ -88,7 +89,7 @@ class GpuHealthWatch:
         self._said: dict[_Key, Finding] = {}
         self._failure: str | None = None
         self._withheld: frozenset[str] = frozenset()
-        self.verdicts: Mapping[str, Verdict] = {}
+        self.verdicts: Mapping[str, HealthVerdict] = {}
         """On the GPUs that are not well, by UUID: few of a large cluster. Any thread reads it."""
 
     def set_policy(self, policy: TelemetryPolicy) -> None:
@@ -264,7 +265,7 @@ class GpuHealthWatch:
             held = self._held_on(name).values()
             if any(gpu.found_at is None for gpu in held):
                 continue  # what cannot be understood is not overwritten, and holds the node
-            text = held_annotation(node, held)
+            text = held_annotation(node, held, RULES_VERSION)
             body = {"metadata": {"annotations": {HELD_ANNOTATION: text}}}
             try:
                 await self._api.patch(f"/api/v1/nodes/{name}", body)

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from gpu_core.adapters.nvml import GpuDiscoveryError, GpuSampler
-from gpu_core.decisions.telemetry.health import Finding, GpuHealth, Verdict
+from gpu_core.decisions.model.gpu_health import HealthVerdict
+from gpu_core.decisions.telemetry.health import Finding, GpuHealth
 from gpu_core.decisions.telemetry.history import GpuWindow, MinuteHistory
 from gpu_core.decisions.telemetry.samples import GpuSample
 from gpu_core.decisions.telemetry.summary import BUSY_RATIO
@@ -91,7 +92,7 @@ class HealthWatch:
         """Which GPUs compute together, run by run?"""
         self._runs = {gpu_id: frozenset(run) for run in runs for gpu_id in run}
 
-    def verdicts(self) -> dict[str, Verdict]:
+    def verdicts(self) -> dict[str, HealthVerdict]:
         """How is each GPU, by what was found since the worker started?"""
         return {gpu_id: health.verdict for gpu_id, health in [*self._health.items()]}
 
@@ -158,7 +159,7 @@ class HealthWatch:
             self._act(gpu_id, after.finding)
 
     def _act(self, gpu_id: str, finding: Finding) -> None:
-        if finding.verdict is Verdict.DEGRADED:
+        if finding.verdict is HealthVerdict.DEGRADED:
             _log.warning("%s is degraded: %s; %s", gpu_id, finding.reason, finding.remedy)
             return
         try:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gpu_core.adapters.files.atomic_file import make_folder, replace_file
 from gpu_core.adapters.files.plain_file import read_plain_file
-from gpu_core.decisions.telemetry.health import Finding, Verdict
-from gpu_core.decisions.telemetry.held_gpus import HeldGpu, held_gpu_of
+from gpu_core.decisions.model.gpu_health import HealthVerdict, HeldGpu, held_gpu_of
+from gpu_core.decisions.telemetry.health import Finding
 from gpu_core.decisions.telemetry.xids import RULES_VERSION
 
 _log = logging.getLogger("prefect.gpu.devices")
@@ -81,7 +81,7 @@ def _read(path: Path) -> HeldGpu | None:
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return HeldGpu(
             gpu_id=path.stem,
-            verdict=Verdict.DRAIN,
+            verdict=HealthVerdict.DRAIN,
             reason=_UNREADABLE,
             remedy="look at the GPU, and free it",
             found_at=None,

@@ -7,10 +7,10 @@ import sqlalchemy as sa
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.store import Logged
-from gpu_core.decisions.attempts.decision_chain import DecisionKind
 from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.decision_chain import DecisionKind
 from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
-from tests.gpu_core.decisions.attempts.test_decision_chain import make_decision
+from tests.gpu_core.decisions.model.test_decision_chain import make_decision
 
 WRITER = "gpus@host-1"
 

@@ -7,13 +7,14 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.nvml.driver import DriverReplacedError
 from gpu_core.cli.gpus.node_exporter import NodeExporter
 from gpu_core.cli.main import main
+from gpu_core.decisions.model.gpu_health import HealthVerdict
 from gpu_core.decisions.model.gpu_summary import GpuSummary
-from gpu_core.decisions.telemetry.health import Finding, Verdict
+from gpu_core.decisions.telemetry.health import Finding
 from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.worker.process.gpus.held import HeldGpus
 
 HOT = Finding(
-    verdict=Verdict.DRAIN,
+    verdict=HealthVerdict.DRAIN,
     reason="90 °C, from 85 °C on it is too hot",
     remedy="check its cooling",
     found_at=datetime(2026, 11, 25, 12, 30, tzinfo=UTC),

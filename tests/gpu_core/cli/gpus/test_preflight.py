@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 import pytest
 
 from gpu_core.cli.main import main
-from gpu_core.decisions.telemetry.health import Finding, Verdict
+from gpu_core.decisions.model.gpu_health import HealthVerdict
+from gpu_core.decisions.telemetry.health import Finding
 from gpu_core.worker.process.gpus.held import HeldGpus
 from tests.support.nvml_driver import build_driver, driver_environment, gpu_lines
 
@@ -41,7 +42,7 @@ ROWS = {"temperature": 40, "remapped_corrected": 1, "remapped_uncorrected": 0}
 ROWS |= {"remapped_pending": 1, "remapped_failure": 0}
 
 ILL = Finding(
-    verdict=Verdict.RESET,
+    verdict=HealthVerdict.RESET,
     reason="XID 79",
     remedy="restart the machine",
     found_at=datetime(2026, 11, 25, tzinfo=UTC),

@@ -11,7 +11,7 @@ from gpu_core.adapters.ledger.store import Logged
 from gpu_core.cli.main import main
 from gpu_core.decisions.optimization.proposals.records import WRITER as PROPOSALS
 from gpu_core.testing.builders.attempts import at
-from tests.gpu_core.decisions.attempts.test_decision_chain import make_decision
+from tests.gpu_core.decisions.model.test_decision_chain import make_decision
 
 WRITER, OTHER = "gpus@host-1", "gpus@host-2"
 # Records 1 to 4 are of noon of 4 to 7 March 2026.

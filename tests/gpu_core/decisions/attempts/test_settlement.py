@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.attempts.diagnosis import Diagnosis
 from gpu_core.decisions.attempts.settlement import (
-    MAX_EXCUSED,
     PREFECT_STATE_TYPES,
     EndFacts,
     settle,
 )
-from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.attempts import MAX_EXCUSED, EndReason
 from gpu_core.decisions.model.errors import InvalidInput
 
 MAX_FAILURES = 3

@@ -12,7 +12,7 @@ from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.feasibility import BudgetStage
 from gpu_core.decisions.spot.next_attempt import NextAttempts
-from gpu_core.decisions.spot.run_budget import budget_use, refusal, spent_micro_usd
+from gpu_core.decisions.spot.run_budget import refusal, run_budget_use, spent_micro_usd
 from gpu_core.testing.builders.attempts import at, make_attempt
 from gpu_core.testing.builders.workloads import NOW, make_node, make_policy, make_workload
 
@@ -42,7 +42,7 @@ def test_what_all_attempts_cost_counts():
     ],
 )
 def test_stages(hours, at_budget, want):
-    found = budget_use(
+    found = run_budget_use(
         [BEFORE, NOW_ON],
         budget_micro_usd=5 * USD,
         grace_s=60,
@@ -58,7 +58,7 @@ def test_a_run_that_is_stopped_in_time_never_overspends():
     look, stopped_at = at(0), None
     while stopped_at is None:
         look += timedelta(seconds=60)
-        found = budget_use(
+        found = run_budget_use(
             [BEFORE, NOW_ON], budget_micro_usd=3 * USD, grace_s=45, policy=policy, now=look
         )
         stopped_at = look if found.stage is BudgetStage.STOP else None

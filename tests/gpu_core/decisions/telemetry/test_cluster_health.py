@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_core.decisions.model.gpu_health import HealthVerdict
 from gpu_core.decisions.telemetry.cluster_health import ClusterHealth, health_queries
-from gpu_core.decisions.telemetry.health import Verdict
 from gpu_core.decisions.telemetry.series import Series
 
 START = datetime(2026, 11, 26, tzinfo=UTC)
@@ -74,57 +74,79 @@ def verdict_after(*arguments, **options):
 @pytest.mark.parametrize(
     ("ill", "labels", "well", "needed", "want"),
     [
-        pytest.param(xid(79, 1), OURS, WELL, 2, Verdict.RESET, id="ours: off the bus"),
-        pytest.param(xid(48, 1), OURS, WELL, 2, Verdict.DRAIN, id="ours: memory error"),
-        pytest.param(xid(999, 1), OURS, WELL, 2, Verdict.DEGRADED, id="ours: an unknown XID"),
-        pytest.param({f"{DEVICE}temperature_celsius": 90}, OURS, WELL, 3, Verdict.DRAIN, id="hot"),
+        pytest.param(xid(79, 1), OURS, WELL, 2, HealthVerdict.RESET, id="ours: off the bus"),
+        pytest.param(xid(48, 1), OURS, WELL, 2, HealthVerdict.DRAIN, id="ours: memory error"),
+        pytest.param(xid(999, 1), OURS, WELL, 2, HealthVerdict.DEGRADED, id="ours: an unknown XID"),
+        pytest.param(
+            {f"{DEVICE}temperature_celsius": 90}, OURS, WELL, 3, HealthVerdict.DRAIN, id="hot"
+        ),
         pytest.param(
             {f"{DEVICE}temperature_celsius": 80, f"{DEVICE}slowdown_temperature_celsius": 80},
-            *(OURS, WELL, 3, Verdict.DRAIN),
+            *(OURS, WELL, 3, HealthVerdict.DRAIN),
             id="its own lower threshold",
         ),
         pytest.param(
             {f"{DEVICE}temperature_celsius": 99, f"{DEVICE}shutdown_temperature_celsius": 92},
-            *(OURS, WELL, 3, Verdict.DEGRADED),
+            *(OURS, WELL, 3, HealthVerdict.DEGRADED),
             id="over its own shutdown",
         ),
         pytest.param(
-            {f"{DEVICE}ecc_uncorrected_total": 8}, OURS, WELL, 3, Verdict.RESET, id="ours: ECC"
+            {f"{DEVICE}ecc_uncorrected_total": 8},
+            OURS,
+            WELL,
+            3,
+            HealthVerdict.RESET,
+            id="ours: ECC",
         ),
         pytest.param(
-            {f"{DEVICE}remapped_rows_pending": 1}, OURS, WELL, 3, Verdict.RESET, id="rows pending"
+            {f"{DEVICE}remapped_rows_pending": 1},
+            OURS,
+            WELL,
+            3,
+            HealthVerdict.RESET,
+            id="rows pending",
         ),
         pytest.param(
-            {f"{DEVICE}remapped_rows_failed": 1}, OURS, WELL, 3, Verdict.REPLACE, id="rows failed"
+            {f"{DEVICE}remapped_rows_failed": 1},
+            OURS,
+            WELL,
+            3,
+            HealthVerdict.REPLACE,
+            id="rows failed",
         ),
-        pytest.param({f"{DEVICE}lost": 1}, OURS, WELL, 3, Verdict.RESET, id="ours: lost"),
+        pytest.param({f"{DEVICE}lost": 1}, OURS, WELL, 3, HealthVerdict.RESET, id="ours: lost"),
         pytest.param(
-            {"DCGM_FI_DEV_XID_ERRORS": 79}, DCGM, WELL_DCGM, 3, Verdict.RESET, id="DCGM: XID"
+            {"DCGM_FI_DEV_XID_ERRORS": 79}, DCGM, WELL_DCGM, 3, HealthVerdict.RESET, id="DCGM: XID"
         ),
         pytest.param(
-            {"DCGM_FI_DEV_GPU_TEMP": 90}, DCGM, WELL_DCGM, 5, Verdict.DRAIN, id="DCGM: hot"
+            {"DCGM_FI_DEV_GPU_TEMP": 90}, DCGM, WELL_DCGM, 5, HealthVerdict.DRAIN, id="DCGM: hot"
         ),
         pytest.param(
-            {"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 8}, DCGM, WELL_DCGM, 5, Verdict.RESET, id="DCGM: ECC"
+            {"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 8},
+            DCGM,
+            WELL_DCGM,
+            5,
+            HealthVerdict.RESET,
+            id="DCGM: ECC",
         ),
         pytest.param(
             {"DCGM_FI_DEV_ROW_REMAP_FAILURE": 1},
-            *(DCGM, WELL_DCGM, 5, Verdict.REPLACE),
+            *(DCGM, WELL_DCGM, 5, HealthVerdict.REPLACE),
             id="DCGM: rows failed",
         ),
         pytest.param(
             {"DCGM_FI_DEV_ROW_REMAP_PENDING": 1},
-            *(DCGM, WELL_DCGM, 5, Verdict.RESET),
+            *(DCGM, WELL_DCGM, 5, HealthVerdict.RESET),
             id="DCGM: rows pending",
         ),
         pytest.param(
             {"DCGM_FI_DEV_GPU_TEMP_CELSIUS": 90},
-            *(DCGM_NEW, WELL_DCGM_NEW, 5, Verdict.DRAIN),
+            *(DCGM_NEW, WELL_DCGM_NEW, 5, HealthVerdict.DRAIN),
             id="DCGM in base units: hot",
         ),
         pytest.param(
             {"DCGM_FI_DEV_XID_ERRORS": 95},
-            *(DCGM_NEW, WELL_DCGM_NEW, 3, Verdict.RESET),
+            *(DCGM_NEW, WELL_DCGM_NEW, 3, HealthVerdict.RESET),
             id="DCGM in base units: XID",
         ),
     ],
@@ -184,7 +206,7 @@ def test_a_false_answer_of_the_driver_that_dcgm_shows_in_each_scrape_counts_once
 
 
 def test_samples_on_both_sides_of_a_gap_are_not_in_a_row():
-    assert verdict_after([HOT] * 9, every_s=60) == {"GPU-a": Verdict.DRAIN}
+    assert verdict_after([HOT] * 9, every_s=60) == {"GPU-a": HealthVerdict.DRAIN}
     assert verdict_after([HOT] * 9, every_s=151) == {}
 
 
@@ -245,7 +267,7 @@ def test_a_new_error_is_seen_by_two_exporters_that_count_from_their_own_starts(l
             assert health.findings == {}
         health = health.with_series(seen, {"n1": 8}, at(8 * number + 1))
     assert {gpu: each.verdict for (_, gpu), each in health.findings.items()} == {
-        "GPU-a": Verdict.DRAIN
+        "GPU-a": HealthVerdict.DRAIN
     }
 
 

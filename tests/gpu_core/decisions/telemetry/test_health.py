@@ -7,14 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_core.decisions.model.gpu_health import HealthVerdict
 from gpu_core.decisions.telemetry import xids
-from gpu_core.decisions.telemetry.health import (
-    HOT_SAMPLES,
-    STUCK_FOR,
-    SURE_SAMPLES,
-    GpuHealth,
-    Verdict,
-)
+from gpu_core.decisions.telemetry.health import HOT_SAMPLES, STUCK_FOR, SURE_SAMPLES, GpuHealth
 from gpu_core.decisions.telemetry.samples import GpuSample, RemappedRows, ThrottleReason
 from gpu_core.decisions.telemetry.xids import XidClass, xid_class
 
@@ -38,18 +33,18 @@ def health_after(*samples):
 @pytest.mark.parametrize(
     ("code", "want"),
     [
-        pytest.param(13, Verdict.HEALTHY, id="a graphics exception is the program's"),
-        pytest.param(31, Verdict.HEALTHY, id="a page fault is the program's"),
-        pytest.param(43, Verdict.HEALTHY, id="a stopped channel is the program's"),
-        pytest.param(63, Verdict.HEALTHY, id="a row that was remapped is information"),
-        pytest.param(94, Verdict.HEALTHY, id="a contained error ended its program"),
-        pytest.param(48, Verdict.DRAIN, id="an uncorrected error"),
-        pytest.param(74, Verdict.DRAIN, id="NVLink"),
-        pytest.param(79, Verdict.RESET, id="fallen off the bus"),
-        pytest.param(95, Verdict.RESET, id="an uncontained error"),
-        pytest.param(109, Verdict.DEGRADED, id="the sources do not agree"),
-        pytest.param(999, Verdict.DEGRADED, id="an unknown one asks a person"),
-        pytest.param(0, Verdict.DEGRADED, id="none of NVIDIA's"),
+        pytest.param(13, HealthVerdict.HEALTHY, id="a graphics exception is the program's"),
+        pytest.param(31, HealthVerdict.HEALTHY, id="a page fault is the program's"),
+        pytest.param(43, HealthVerdict.HEALTHY, id="a stopped channel is the program's"),
+        pytest.param(63, HealthVerdict.HEALTHY, id="a row that was remapped is information"),
+        pytest.param(94, HealthVerdict.HEALTHY, id="a contained error ended its program"),
+        pytest.param(48, HealthVerdict.DRAIN, id="an uncorrected error"),
+        pytest.param(74, HealthVerdict.DRAIN, id="NVLink"),
+        pytest.param(79, HealthVerdict.RESET, id="fallen off the bus"),
+        pytest.param(95, HealthVerdict.RESET, id="an uncontained error"),
+        pytest.param(109, HealthVerdict.DEGRADED, id="the sources do not agree"),
+        pytest.param(999, HealthVerdict.DEGRADED, id="an unknown one asks a person"),
+        pytest.param(0, HealthVerdict.DEGRADED, id="none of NVIDIA's"),
     ],
 )
 def test_one_xid_counts_at_once(code, want):
@@ -59,33 +54,36 @@ def test_one_xid_counts_at_once(code, want):
 @pytest.mark.parametrize(
     ("condition", "needed", "want"),
     [
-        pytest.param({"temperature_c": 85.0}, HOT_SAMPLES, Verdict.DRAIN, id="85 C"),
+        pytest.param({"temperature_c": 85.0}, HOT_SAMPLES, HealthVerdict.DRAIN, id="85 C"),
         pytest.param(
             {"temperature_c": 80.0, "slowdown_temperature_c": 80.0},
-            *(HOT_SAMPLES, Verdict.DRAIN),
+            *(HOT_SAMPLES, HealthVerdict.DRAIN),
             id="its own lower threshold",
         ),
         pytest.param(
             {"temperature_c": 85.0, "slowdown_temperature_c": None},
-            *(HOT_SAMPLES, Verdict.DRAIN),
+            *(HOT_SAMPLES, HealthVerdict.DRAIN),
             id="85 C without a threshold",
         ),
-        pytest.param({"is_lost": True}, SURE_SAMPLES, Verdict.RESET, id="it does not answer"),
-        pytest.param({"ecc_uncorrected": 8}, SURE_SAMPLES, Verdict.RESET, id="memory errors"),
+        pytest.param({"is_lost": True}, SURE_SAMPLES, HealthVerdict.RESET, id="it does not answer"),
+        pytest.param({"ecc_uncorrected": 8}, SURE_SAMPLES, HealthVerdict.RESET, id="memory errors"),
         pytest.param(
-            {"remapped_rows": rows(is_pending=True)}, SURE_SAMPLES, Verdict.RESET, id="rows pending"
+            {"remapped_rows": rows(is_pending=True)},
+            SURE_SAMPLES,
+            HealthVerdict.RESET,
+            id="rows pending",
         ),
         pytest.param(
             {"remapped_rows": rows(has_failed=True, is_pending=True)},
-            *(SURE_SAMPLES, Verdict.REPLACE),
+            *(SURE_SAMPLES, HealthVerdict.REPLACE),
             id="no rows left",
         ),
     ],
 )
 def test_what_is_measured_counts_after_several_samples_in_a_row(condition, needed, want):
     ill, well = WELL | condition, [WELL] * SURE_SAMPLES  # until then its counters are not sure
-    assert health_after(*well, *[ill] * (needed - 1)).verdict == Verdict.HEALTHY
-    assert health_after(*well, *[ill] * (needed - 1), WELL, ill).verdict == Verdict.HEALTHY
+    assert health_after(*well, *[ill] * (needed - 1)).verdict == HealthVerdict.HEALTHY
+    assert health_after(*well, *[ill] * (needed - 1), WELL, ill).verdict == HealthVerdict.HEALTHY
     assert health_after(*well, *[ill] * needed).verdict == want
     # It stays until a person takes it back.
     assert health_after(*well, *[ill] * needed, *[WELL] * 20).verdict == want
@@ -94,13 +92,13 @@ def test_what_is_measured_counts_after_several_samples_in_a_row(condition, neede
 @pytest.mark.parametrize(
     ("counts", "want"),
     [
-        pytest.param([0, *[12] * 9], Verdict.HEALTHY, id="the first reading was false"),
-        pytest.param([5] * 3 + [99, 7, 123_456] + [5] * 9, Verdict.HEALTHY, id="garbage"),
-        pytest.param([12] * 3 + [0] * 9, Verdict.HEALTHY, id="the driver was loaded anew"),
-        pytest.param([12] * 3 + [0] * 3 + [5] * 3, Verdict.RESET, id="errors after that"),
-        pytest.param([12] * 3 + [0] + [12] * 9, Verdict.HEALTHY, id="one false reading"),
-        pytest.param([4] * 3 + [5, 9, 30], Verdict.RESET, id="it rises in each sample"),
-        pytest.param([4] * 3 + [5, None, 5, None, 5], Verdict.RESET, id="with gaps"),
+        pytest.param([0, *[12] * 9], HealthVerdict.HEALTHY, id="the first reading was false"),
+        pytest.param([5] * 3 + [99, 7, 123_456] + [5] * 9, HealthVerdict.HEALTHY, id="garbage"),
+        pytest.param([12] * 3 + [0] * 9, HealthVerdict.HEALTHY, id="the driver was loaded anew"),
+        pytest.param([12] * 3 + [0] * 3 + [5] * 3, HealthVerdict.RESET, id="errors after that"),
+        pytest.param([12] * 3 + [0] + [12] * 9, HealthVerdict.HEALTHY, id="one false reading"),
+        pytest.param([4] * 3 + [5, 9, 30], HealthVerdict.RESET, id="it rises in each sample"),
+        pytest.param([4] * 3 + [5, None, 5, None, 5], HealthVerdict.RESET, id="with gaps"),
     ],
 )
 def test_memory_errors_are_counted_from_what_is_sure(counts, want):
@@ -111,11 +109,11 @@ def test_memory_errors_are_counted_from_what_is_sure(counts, want):
 @pytest.mark.parametrize(
     ("shutdown_c", "slowdown_c", "want"),
     [
-        pytest.param(92.0, 87.0, Verdict.DEGRADED, id="no measurement"),
-        pytest.param(92.0, None, Verdict.DEGRADED, id="without a slowdown threshold"),
-        pytest.param(0.0, 87.0, Verdict.DRAIN, id="a shutdown threshold that no device has"),
-        pytest.param(80.0, 87.0, Verdict.DRAIN, id="thresholds that contradict each other"),
-        pytest.param(None, 87.0, Verdict.DRAIN, id="an unknown one"),
+        pytest.param(92.0, 87.0, HealthVerdict.DEGRADED, id="no measurement"),
+        pytest.param(92.0, None, HealthVerdict.DEGRADED, id="without a slowdown threshold"),
+        pytest.param(0.0, 87.0, HealthVerdict.DRAIN, id="a shutdown threshold that no device has"),
+        pytest.param(80.0, 87.0, HealthVerdict.DRAIN, id="thresholds that contradict each other"),
+        pytest.param(None, 87.0, HealthVerdict.DRAIN, id="an unknown one"),
     ],
 )
 def test_over_its_own_shutdown_the_sensor_is_at_fault_and_the_gpu_in_use(
@@ -126,7 +124,7 @@ def test_over_its_own_shutdown_the_sensor_is_at_fault_and_the_gpu_in_use(
         "shutdown_temperature_c": shutdown_c,
         "slowdown_temperature_c": slowdown_c,
     }
-    assert health_after(*[hot] * (HOT_SAMPLES - 1)).verdict == Verdict.HEALTHY
+    assert health_after(*[hot] * (HOT_SAMPLES - 1)).verdict == HealthVerdict.HEALTHY
     assert health_after(*[hot] * HOT_SAMPLES).verdict == want
 
 
@@ -144,18 +142,18 @@ def test_over_its_own_shutdown_the_sensor_is_at_fault_and_the_gpu_in_use(
     ],
 )
 def test_what_is_no_fault_never_counts(condition):
-    assert health_after(WELL, *[WELL | condition] * 100).verdict == Verdict.HEALTHY
+    assert health_after(WELL, *[WELL | condition] * 100).verdict == HealthVerdict.HEALTHY
 
 
 def test_errors_before_the_first_sample_say_nothing():
-    assert health_after(*[WELL | {"ecc_uncorrected": 500}] * 10).verdict == Verdict.HEALTHY
+    assert health_after(*[WELL | {"ecc_uncorrected": 500}] * 10).verdict == HealthVerdict.HEALTHY
 
 
 def test_the_worst_finding_stays():
     replaced = WELL | {"remapped_rows": rows(has_failed=True)}
     found = health_after(*[replaced] * SURE_SAMPLES, WELL | {"xids": (48, 999)})
     assert (found.verdict, found.finding.reason) == (
-        Verdict.REPLACE,
+        HealthVerdict.REPLACE,
         "no spare rows of memory are left",
     )
 
@@ -182,12 +180,14 @@ SAMPLES = st.fixed_dictionaries(
 
 @given(st.lists(st.sampled_from([13, 31, 43, 45, 94]), max_size=50))
 def test_no_number_of_application_errors_condemns_a_gpu(codes):
-    assert health_after(*(WELL | {"xids": (code,)} for code in codes)).verdict == Verdict.HEALTHY
+    assert (
+        health_after(*(WELL | {"xids": (code,)} for code in codes)).verdict == HealthVerdict.HEALTHY
+    )
 
 
 @given(st.lists(SAMPLES, max_size=30))
 def test_a_verdict_never_gets_better_by_itself(samples):
-    order = list(Verdict)
+    order = list(HealthVerdict)
     verdicts = [health_after(*samples[:end]).verdict for end in range(len(samples) + 1)]
     places = [order.index(verdict) for verdict in verdicts]
     assert places == sorted(places)
@@ -197,7 +197,7 @@ def test_a_verdict_never_gets_better_by_itself(samples):
 def test_one_false_sample_moves_no_run(between):
     """Whatever is measured: one sample among well ones changes nothing."""
     samples = [each for false in between for each in (WELL, false)]
-    assert health_after(*samples, WELL).verdict == Verdict.HEALTHY
+    assert health_after(*samples, WELL).verdict == HealthVerdict.HEALTHY
 
 
 def test_every_code_of_the_sources_has_one_class():
@@ -225,26 +225,32 @@ def at_zero(*samples, peers=False):
 @pytest.mark.parametrize(
     ("values", "peers", "want"),
     [
-        pytest.param(HELD_DOWN, False, Verdict.DRAIN, id="its hardware holds it down"),
-        pytest.param(HELD_DOWN, True, Verdict.DRAIN, id="both agree"),
-        pytest.param({}, True, Verdict.DEGRADED, id="all others of its run compute"),
-        pytest.param({}, False, Verdict.HEALTHY, id="nothing agrees"),
-        pytest.param(CAPPED, False, Verdict.HEALTHY, id="software holds it down"),
-        pytest.param(HELD_DOWN | {"process_ids": ()}, True, Verdict.HEALTHY, id="no job on it"),
-        pytest.param(HELD_DOWN | {"process_ids": None}, True, Verdict.HEALTHY, id="job unknown"),
+        pytest.param(HELD_DOWN, False, HealthVerdict.DRAIN, id="its hardware holds it down"),
+        pytest.param(HELD_DOWN, True, HealthVerdict.DRAIN, id="both agree"),
+        pytest.param({}, True, HealthVerdict.DEGRADED, id="all others of its run compute"),
+        pytest.param({}, False, HealthVerdict.HEALTHY, id="nothing agrees"),
+        pytest.param(CAPPED, False, HealthVerdict.HEALTHY, id="software holds it down"),
         pytest.param(
-            HELD_DOWN | {"utilization_ratio": None}, True, Verdict.HEALTHY, id="use unknown"
+            HELD_DOWN | {"process_ids": ()}, True, HealthVerdict.HEALTHY, id="no job on it"
         ),
-        pytest.param(HELD_DOWN | {"utilization_ratio": 0.01}, True, Verdict.HEALTHY, id="it works"),
+        pytest.param(
+            HELD_DOWN | {"process_ids": None}, True, HealthVerdict.HEALTHY, id="job unknown"
+        ),
+        pytest.param(
+            HELD_DOWN | {"utilization_ratio": None}, True, HealthVerdict.HEALTHY, id="use unknown"
+        ),
+        pytest.param(
+            HELD_DOWN | {"utilization_ratio": 0.01}, True, HealthVerdict.HEALTHY, id="it works"
+        ),
     ],
 )
 def test_at_zero_with_a_job_counts_where_something_else_agrees(values, peers, want):
     stuck = ZERO | values
-    assert at_zero(*[stuck] * STUCK_S, peers=peers) == Verdict.HEALTHY
+    assert at_zero(*[stuck] * STUCK_S, peers=peers) == HealthVerdict.HEALTHY
     assert at_zero(*[stuck] * (STUCK_S + 1), peers=peers) == want
     busy = stuck | {"utilization_ratio": 0.5}
     again = [*[stuck] * 200, busy, *[stuck] * 200]
-    assert at_zero(*again, peers=peers) == Verdict.HEALTHY, "it computes in between"
+    assert at_zero(*again, peers=peers) == HealthVerdict.HEALTHY, "it computes in between"
 
 
 @given(
@@ -254,4 +260,4 @@ def test_at_zero_with_a_job_counts_where_something_else_agrees(values, peers, wa
 def test_at_zero_a_missing_value_begins_it_anew(gaps, field):
     gaps = {*gaps, 250, 500}  # no five minutes without a gap
     samples = [ZERO | HELD_DOWN | ({field: None} if n in gaps else {}) for n in range(700)]
-    assert at_zero(*samples) == Verdict.HEALTHY
+    assert at_zero(*samples) == HealthVerdict.HEALTHY

@@ -11,9 +11,9 @@ from gpu_core.adapters.prometheus.exposition import exposition
 from gpu_core.decisions.kubernetes.nodes.held_gpus import without_held
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import Machine, Node
+from gpu_core.decisions.model.gpu_health import HealthVerdict
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.telemetry.gpu_groups import gpu_groups
-from gpu_core.decisions.telemetry.health import Verdict
 from gpu_core.decisions.telemetry.metrics import (
     MOST_VALUES,
     OTHER,
@@ -86,7 +86,7 @@ def test_gpus_have_what_is_known_of_them():
             ),
             GpuSample(gpu_id="GPU-b", at=NOW, is_lost=True),
         ),
-        verdicts={"GPU-b": Verdict.RESET},
+        verdicts={"GPU-b": HealthVerdict.RESET},
     )
     found = [line for line in lines(facts) if line.startswith("prefect_gpu_device")]
     verdicts = [line for line in found if "health" in line]
@@ -102,7 +102,7 @@ def test_gpus_have_what_is_known_of_them():
     assert [line for line in verdicts if line.endswith(" 1.0")] == [
         'prefect_gpu_device_health{gpu="GPU-b",verdict="reset"} 1.0'
     ]
-    assert len(verdicts) == len(Verdict)
+    assert len(verdicts) == len(HealthVerdict)
 
 
 def test_a_worker_that_has_not_scheduled_exports_no_moment():

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gpu_core.adapters.nvml import GpuDiscoveryError
-from gpu_core.decisions.telemetry.health import HOT_SAMPLES, Finding, Verdict
+from gpu_core.decisions.model.gpu_health import HealthVerdict
+from gpu_core.decisions.telemetry.health import HOT_SAMPLES, Finding
 from gpu_core.decisions.telemetry.samples import GpuSample
 from gpu_core.worker.process.gpus.health_watch import HealthWatch
 from gpu_core.worker.process.gpus.held import HeldGpus
@@ -53,8 +54,8 @@ def world(tmp_path):
 
 def test_an_xid_holds_its_gpu_and_wakes_the_worker_once(world, caplog):
     assert world.look(3) == {}
-    assert world.look(GPU_a={"xids": (79,)}) == {"GPU-a": Verdict.RESET}
-    assert world.look(20, GPU_a={"is_lost": True}) == {"GPU-a": Verdict.RESET}
+    assert world.look(GPU_a={"xids": (79,)}) == {"GPU-a": HealthVerdict.RESET}
+    assert world.look(20, GPU_a={"is_lost": True}) == {"GPU-a": HealthVerdict.RESET}
     assert world.woken == 1
     (line,) = [record.getMessage() for record in caplog.records]
     assert line == (
@@ -67,7 +68,7 @@ def test_a_hot_gpu_is_held_after_samples_in_a_row_only(world):
     hot, well = {"temperature_c": 90.0}, {"temperature_c": 60.0}
     assert world.look(HOT_SAMPLES - 1, GPU_a=hot) == {}
     assert world.look(GPU_a=well) == {}
-    assert world.look(HOT_SAMPLES, GPU_a=hot, GPU_b=well) == {"GPU-a": Verdict.DRAIN}
+    assert world.look(HOT_SAMPLES, GPU_a=hot, GPU_b=well) == {"GPU-a": HealthVerdict.DRAIN}
 
 
 def test_a_freed_gpu_is_judged_anew(world):
@@ -76,13 +77,13 @@ def test_a_freed_gpu_is_judged_anew(world):
     assert world.held.free("GPU-a")
     assert world.look(GPU_a={"temperature_c": 60.0}) == {}
     assert world.look(HOT_SAMPLES - 1, GPU_a=hot) == {}
-    assert world.look(GPU_a=hot) == {"GPU-a": Verdict.DRAIN}
+    assert world.look(GPU_a=hot) == {"GPU-a": HealthVerdict.DRAIN}
 
 
 def test_a_held_gpu_stays_held_over_a_restart_of_the_worker(world, tmp_path):
     world.look(GPU_b={"xids": (95,)})
     again = World(tmp_path)
-    assert again.look(3) == {"GPU-b": Verdict.RESET}
+    assert again.look(3) == {"GPU-b": HealthVerdict.RESET}
     assert again.woken == 0
 
 
@@ -116,7 +117,7 @@ def test_a_disk_that_refuses_is_tried_again(world, tmp_path, caplog):
     assert caplog.text.count("GPU-a cannot be held yet") == 1
     (tmp_path / "held-gpus").unlink()
     # The event came once and is not forgotten.
-    assert world.look() == {"GPU-a": Verdict.RESET}
+    assert world.look() == {"GPU-a": HealthVerdict.RESET}
     assert world.woken == 1
     assert world.held.free("GPU-a")
     assert world.look(5) == {}
@@ -126,13 +127,13 @@ def test_a_disk_that_refuses_is_tried_again(world, tmp_path, caplog):
 def test_a_damaged_file_keeps_its_gpu_held(world, tmp_path, content):
     world.look(GPU_a={"xids": (79,)})
     (tmp_path / "held-gpus" / "GPU-a.json").write_text(content)
-    assert world.look() == {"GPU-a": Verdict.DRAIN}
+    assert world.look() == {"GPU-a": HealthVerdict.DRAIN}
 
 
 def test_where_the_folder_cannot_be_read_a_held_gpu_stays_held(tmp_path):
     """As root all folders can be read: a file in its place is as unreadable to everyone."""
     held = HeldGpus(tmp_path)
-    held.hold("GPU-a", Finding(verdict=Verdict.RESET, reason="r", remedy="m", found_at=START))
+    held.hold("GPU-a", Finding(verdict=HealthVerdict.RESET, reason="r", remedy="m", found_at=START))
     assert set(held.read()) == {"GPU-a"}
     (tmp_path / "held-gpus").rename(tmp_path / "away")
     (tmp_path / "held-gpus").write_text("")

@@ -9,7 +9,7 @@ import pytest
 
 from gpu_core.adapters.ledger.spool import SpooledRecord
 from gpu_core.adapters.ledger.store import Logged
-from gpu_core.decisions.attempts.decision_chain import Decision, DecisionKind
+from gpu_core.decisions.model.decision_chain import Decision, DecisionKind
 from gpu_core.testing.builders.attempts import NOON
 from gpu_core.worker.watch.spooled_writes import SpooledWrites
 

@@ -53,10 +53,9 @@ from gpu_core.decisions.kubernetes.nodes.held_gpus import without_held
 from gpu_core.decisions.kubernetes.nodes.karpenter_node_pools import NodePoolOffer
 from gpu_core.decisions.kubernetes.nodes.nodes import node_facts
 from gpu_core.decisions.kubernetes.rbac.rights import RIGHTS, Option, Right
+from gpu_core.decisions.model.gpu_health import HealthVerdict, HeldGpu
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
 from gpu_core.decisions.policy.provisioned_nodes import ProvisionedNodes
-from gpu_core.decisions.telemetry.health import Verdict
-from gpu_core.decisions.telemetry.held_gpus import HeldGpu
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 QUEUES = ("critical", "high", "medium", "low")
@@ -539,7 +538,11 @@ SHARED_BY_10 = {
 
 
 HOT = HeldGpu(
-    gpu_id="GPU-a", verdict=Verdict.DRAIN, reason="90 °C", remedy="check its cooling", found_at=None
+    gpu_id="GPU-a",
+    verdict=HealthVerdict.DRAIN,
+    reason="90 °C",
+    remedy="check its cooling",
+    found_at=None,
 )
 
 

@@ -18,12 +18,15 @@ from gpu_core.decisions.kubernetes.nodes.held_gpus import (
     without_held,
 )
 from gpu_core.decisions.model.cluster import Machine, Node
-from gpu_core.decisions.telemetry.health import Verdict
-from gpu_core.decisions.telemetry.held_gpus import HeldGpu, text_of
+from gpu_core.decisions.model.gpu_health import HealthVerdict, HeldGpu, text_of
 
 FOUND = datetime(2026, 11, 26, 12, tzinfo=UTC)
 ILL = HeldGpu(
-    gpu_id="GPU-a", verdict=Verdict.RESET, reason="XID 79", remedy="restart it", found_at=FOUND
+    gpu_id="GPU-a",
+    verdict=HealthVerdict.RESET,
+    reason="XID 79",
+    remedy="restart it",
+    found_at=FOUND,
 )
 
 
@@ -32,7 +35,7 @@ def node(uid="u1", **annotations):
 
 
 def noted(*gpus, uid="u1"):
-    return held_annotation(node(uid), gpus)
+    return held_annotation(node(uid), gpus, "2026-11-27")
 
 
 def test_what_is_noted_is_read_again():

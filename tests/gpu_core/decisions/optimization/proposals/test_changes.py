@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.attempts.decision_chain import Head, chained, check_chains
+from gpu_core.decisions.model.decision_chain import Head, chained, check_chains
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.optimization.proposals.changes import (
     Done,

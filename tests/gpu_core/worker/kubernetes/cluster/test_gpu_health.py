@@ -11,9 +11,9 @@ from gpu_core.adapters.prometheus.queries import PrometheusError
 from gpu_core.decisions.kubernetes.nodes.held_gpus import HELD_ANNOTATION, held_on
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import Machine, Node, NodeShare
+from gpu_core.decisions.model.gpu_health import HealthVerdict
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.policy.telemetry import TelemetryPolicy
-from gpu_core.decisions.telemetry.health import Verdict
 from gpu_core.decisions.telemetry.series import Series
 from gpu_core.worker.kubernetes.cluster import gpu_health
 from gpu_core.worker.kubernetes.cluster.gpu_health import GpuHealthWatch
@@ -117,7 +117,7 @@ async def test_a_hot_gpu_is_held_and_its_run_alone_moves(world, caplog):
     assert await world.look(1, GPU_a=90.0) == {"n1": ["GPU-a"]}
     assert world.woken == 1
     assert world.usable() == {"n1": 0, "n2": 2}, "the device plugin may give it to any pod there"
-    assert world.watch.verdicts == {"GPU-a": Verdict.DRAIN}
+    assert world.watch.verdicts == {"GPU-a": HealthVerdict.DRAIN}
     moved = world.trouble("train-0")
     assert moved.reason is EndReason.INTERRUPTED
     assert moved.message == ("GPU-a has failed: 90 °C, from 85 °C on it is too hot (node n1).")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.attempts.holders_table import (
+from gpu_core.decisions.costs.holders_table import (
     HoldersTableEntry,
     from_holder_row,
     holder_entry,

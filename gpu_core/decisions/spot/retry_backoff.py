@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from itertools import takewhile
 
-from gpu_core.decisions.attempts.settlement import MAX_EXCUSED
-from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.attempts import MAX_EXCUSED, Attempt
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gpu_core.decisions.attempts.memory_lessons import MemoryLessons
 from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.requests.memory_lessons import MemoryLessons
 from gpu_core.testing.builders.attempts import at, make_attempt
 
 TORCH = "Failure 1 of 3: OutOfMemoryError: CUDA out of memory; trying again."

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from gpu_core.decisions.attempts.memory_shortage import MemoryShortage, memory_shortage
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.cluster import Node
@@ -17,6 +16,7 @@ from gpu_core.decisions.model.units import format_usd
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.placement.diagnostics import never_fits
 from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.requests.memory_shortage import MemoryShortage, memory_shortage
 
 _MIB_PER_GIB = 1024
 

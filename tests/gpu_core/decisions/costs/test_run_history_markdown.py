@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpu_core.decisions.attempts.history_markdown import attempts_markdown, attempts_summary
 from gpu_core.decisions.costs.mlflow_views import MlflowPages
+from gpu_core.decisions.costs.run_history_markdown import attempts_markdown, attempts_summary
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.host_summary import HostSummary

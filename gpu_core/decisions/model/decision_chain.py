@@ -15,8 +15,8 @@ from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
 
-from gpu_core.decisions.attempts.decision_anchor import Anchor, anchor_problem
 from gpu_core.decisions.model.clean_text import clean_text
+from gpu_core.decisions.model.decision_anchor import Anchor, anchor_problem
 from gpu_core.decisions.model.units import require_aware
 
 

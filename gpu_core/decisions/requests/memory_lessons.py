@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from gpu_core.decisions.attempts.memory_shortage import MemoryShortage, memory_shortage
 from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.requests.memory_shortage import MemoryShortage, memory_shortage
 
 
 class MemoryLessons:

@@ -1,11 +1,30 @@
-"""GPUs that no run may use until a person, or a passed preflight, frees them."""
+"""How a GPU is, and which GPUs no run may use until a person or a passed preflight frees them."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from gpu_core.decisions.model.units import require_aware
-from gpu_core.decisions.telemetry.health import Verdict
+
+
+class HealthVerdict(StrEnum):
+    """How a GPU is, the worst last. A stable contract: metrics and alerts match on it."""
+
+    HEALTHY = "healthy"
+    DEGRADED = "degraded"
+    """It is in use; a person should look at it."""
+    DRAIN = "drain"
+    """No run may use it until a person has looked at it."""
+    RESET = "reset"
+    """The same, and it has to be reset."""
+    REPLACE = "replace"
+    """The same, and it is to be replaced."""
+
+    @property
+    def is_usable(self) -> bool:
+        """May runs use the GPU?"""
+        return self in (HealthVerdict.HEALTHY, HealthVerdict.DEGRADED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +32,7 @@ class HeldGpu:
     """A GPU that is held, and why."""
 
     gpu_id: str
-    verdict: Verdict
+    verdict: HealthVerdict
     reason: str
     remedy: str
     found_at: datetime | None
@@ -34,7 +53,7 @@ def held_gpu_of(gpu_id: str, record: Mapping[str, str]) -> HeldGpu:
     """
     return HeldGpu(
         gpu_id=gpu_id,
-        verdict=Verdict(record["verdict"]),
+        verdict=HealthVerdict(record["verdict"]),
         reason=str(record["reason"]),
         remedy=str(record["remedy"]),
         found_at=require_aware(datetime.fromisoformat(record["found_at"]), "found_at"),

@@ -10,10 +10,10 @@ import random
 from dataclasses import dataclass
 from math import exp
 
-from gpu_core.decisions.attempts.memory_healing import with_enough_memory
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.requests.memory_healing import with_enough_memory
 from gpu_core.testing.builders.attempts import make_attempt
 from gpu_core.testing.builders.workloads import make_node, make_policy, make_workload
 

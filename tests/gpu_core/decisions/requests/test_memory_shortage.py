@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpu_core.decisions.attempts.memory_shortage import MemoryShortage, memory_shortage
 from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.requests.memory_shortage import MemoryShortage, memory_shortage
 from gpu_core.testing.builders.attempts import make_attempt
 
 TORCH = (

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.attempts.memory_healing import with_enough_memory
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.requests.memory_healing import with_enough_memory
 from gpu_core.testing.builders.attempts import make_attempt
 from gpu_core.testing.builders.workloads import (
     make_node,

@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from gpu_core.decisions.attempts.retry_backoff import postponed_hold
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.next_attempt import NextAttempts
+from gpu_core.decisions.spot.retry_backoff import postponed_hold
 from gpu_core.testing.builders.attempts import make_attempt
 from gpu_core.testing.builders.workloads import NOW, make_node, make_policy, make_workload
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.attempts.decision_chain import (
+from gpu_core.decisions.model.decision_chain import (
     Decision,
     DecisionKind,
     Head,
