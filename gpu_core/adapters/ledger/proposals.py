@@ -2,7 +2,8 @@
 
 from datetime import datetime
 
-from gpu_core.adapters.ledger.store import Ledger, Logged
+from gpu_core.adapters.ledger.database import Logged
+from gpu_core.adapters.ledger.store import Ledger
 from gpu_core.decisions.model.decision_chain import Decision
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.optimization.proposals.records import WRITER, ProposalRecord, records_of

@@ -12,7 +12,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.adapters.ledger import Ledger, UnknownAttempt
-from gpu_core.adapters.ledger.store import UnloggedEnd
+from gpu_core.adapters.ledger.database import UnloggedEnd
 from gpu_core.adapters.prefect.flow_runs import is_flow_run_id, read_parent
 from gpu_core.adapters.prefect.states import restore_rescheduled
 from gpu_core.decisions.attempts.phase import AttemptPhase

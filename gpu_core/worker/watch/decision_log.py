@@ -8,8 +8,8 @@ from uuid import uuid4
 import anyio
 
 from gpu_core.adapters.ledger import Ledger, is_ledger_outage
+from gpu_core.adapters.ledger.database import Logged
 from gpu_core.adapters.ledger.spool import SpooledRecord
-from gpu_core.adapters.ledger.store import Logged
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.decision_chain import Decision, DecisionKind
 from gpu_core.decisions.model.reasons import Explanation, Reason

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from gpu_core.adapters.ledger import Ledger, is_ledger_outage
+from gpu_core.adapters.ledger.database import Logged
 from gpu_core.adapters.ledger.spool import Spool, SpooledRecord, SpoolFull
-from gpu_core.adapters.ledger.store import Logged
 from gpu_core.worker.operations.threads import in_thread
 
 _log = logging.getLogger("prefect.gpu.ledger")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
-from gpu_core.adapters.ledger.store import UnloggedEnd
+from gpu_core.adapters.ledger.database import UnloggedEnd
 from gpu_core.decisions.costs.cost_report import BillSum
 from gpu_core.decisions.costs.run_bills import AttemptBill, RunBill
 from gpu_core.decisions.costs.usage_cost import Window

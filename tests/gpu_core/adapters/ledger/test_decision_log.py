@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.adapters.ledger.store import Logged
+from gpu_core.adapters.ledger.database import Logged
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.decision_chain import DecisionKind
 from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run

@@ -2,7 +2,7 @@
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
-from gpu_core.adapters.ledger.store import UnloggedEnd
+from gpu_core.adapters.ledger.database import UnloggedEnd
 from gpu_core.decisions.costs.cost_report import cost_report
 from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import EndReason

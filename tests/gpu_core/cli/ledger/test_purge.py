@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.adapters.ledger.store import Logged
+from gpu_core.adapters.ledger.database import Logged
 from gpu_core.cli.main import main
 from gpu_core.decisions.optimization.proposals.records import WRITER as PROPOSALS
 from gpu_core.testing.builders.attempts import at

@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.adapters.ledger.store import UnloggedEnd
+from gpu_core.adapters.ledger.database import UnloggedEnd
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess
 from gpu_core.decisions.costs.mlflow_views import MlflowPages
 from gpu_core.decisions.costs.run_bills import AttemptBill

@@ -7,8 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from gpu_core.adapters.ledger.database import Logged
 from gpu_core.adapters.ledger.spool import SpooledRecord
-from gpu_core.adapters.ledger.store import Logged
 from gpu_core.decisions.model.decision_chain import Decision, DecisionKind
 from gpu_core.testing.builders.attempts import NOON
 from gpu_core.worker.watch.spooled_writes import SpooledWrites

@@ -1,0 +1,68 @@
+"""The log of decisions, with its purges."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from gpu_core.adapters.ledger.database import LedgerDatabase, Logged
+from gpu_core.adapters.ledger.decision_log import append, last_policy, read_links, runs_with
+from gpu_core.adapters.ledger.decision_purge import purge, purgeable, read_anchors
+from gpu_core.decisions.model.decision_chain import (
+    ChainCheck,
+    DecisionKind,
+    Link,
+    check_chains,
+)
+from gpu_core.decisions.model.units import require_aware
+
+
+class DecisionRecords(LedgerDatabase):
+    """Decisions, each chained to the one before."""
+
+    def log(self, decided: Logged) -> None:
+        """Add decisions to the log; those that are there are left out."""
+        self._commits.write(
+            lambda connection: append(connection, decided.writer, decided.decisions)
+        )
+
+    def decisions(
+        self,
+        *,
+        flow_run_id: str | None = None,
+        kind: str | None = None,
+        writer: str | None = None,
+    ) -> list[Link]:
+        """Which decisions were written down, about a run, of a kind or by a writer? In order."""
+        with self._reader.begin() as connection:
+            return list(read_links(connection, flow_run_id, kind, writer))
+
+    def last_policy(self, writer: str) -> str | None:
+        """The digest of the policy that this writer noted last; None: it has noted none."""
+        with self._reader.begin() as connection:
+            return last_policy(connection, writer)
+
+    def runs_with_decision(self, kind: DecisionKind, flow_run_ids: Iterable[str]) -> frozenset[str]:
+        """About which of these runs was such a decision written down, by any writer?"""
+        asked = list(dict.fromkeys(flow_run_ids))
+        with self._reader.begin() as connection:
+            return runs_with(connection, kind, asked)
+
+    def check_decisions(self, anchor_key: bytes | None = None) -> list[ChainCheck]:
+        """Was a record of the log changed or taken out? For each writer.
+
+        Args:
+            anchor_key: Checks the signatures of purges; None: they are not checked.
+        """
+        with self._reader.begin() as connection:
+            return check_chains(read_links(connection), read_anchors(connection), anchor_key)
+
+    def purgeable_decisions(self, before: datetime) -> dict[str, int]:
+        """Up to which record of each writer can the log be purged of what is older?"""
+        with self._reader.begin() as connection:
+            return purgeable(connection, require_aware(before, "before"))
+
+    def purge_decisions(self, cuts: Mapping[str, int], key: bytes, now: datetime) -> dict[str, int]:
+        """Delete the records of each writer up to these; how many? A signed anchor of each stays.
+
+        The caller has checked the chains with `check_decisions`: a purge would hide a change.
+        """
+        return self._commits.write(lambda connection: purge(connection, cuts, key, now))

@@ -1,0 +1,155 @@
+"""Runs with their attempts, read back."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import sqlalchemy as sa
+
+from gpu_core.adapters.ledger.database import LedgerDatabase
+from gpu_core.adapters.ledger.engine import (
+    chunks,
+    snapshot,
+)
+from gpu_core.adapters.ledger.month_work import runs_held_in
+from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
+from gpu_core.adapters.ledger.run_families import descendants
+from gpu_core.adapters.ledger.schema import (
+    attempts,
+    capacity_intervals,
+    runs,
+)
+from gpu_core.adapters.ledger.unfinished_runs import read_unfinished
+from gpu_core.adapters.ledger.usage_pages import UsagePages, read_ids, records_of
+from gpu_core.decisions.model.attempts import Attempt, Provenance, RunRecord
+from gpu_core.decisions.model.units import require_aware
+
+
+class RunRecords(LedgerDatabase):
+    """Which runs and attempts are there, and which held GPUs in a time?"""
+
+    def run(self, flow_run_id: str) -> RunRecord | None:
+        """Whose run is this? None if the ledger has never seen it."""
+        statement = sa.select(runs).where(runs.c.flow_run_id == flow_run_id)
+        with self._reader.begin() as connection:
+            found = read_rows(connection, statement, (runs,), self._damaged)
+        return run_of(found[0]) if found else None
+
+    def unfinished_runs(self, pool: str) -> tuple[str, ...]:
+        """Which runs of the pool have no open attempt and no final state? Their ids, sorted."""
+        with self._reader.begin() as connection:
+            return read_unfinished(connection, pool)
+
+    def open_attempts(self, pool: str, host: str) -> tuple[Attempt, ...]:
+        """Which attempts hold GPUs of this pool on this host? Oldest first."""
+        statement = (
+            sa.select(attempts)
+            .where(
+                attempts.c.pool == pool,
+                attempts.c.host == host,
+                attempts.c.released_at.is_(None),
+            )
+            .order_by(attempts.c.admitted_at, attempts.c.attempt_id)
+        )
+        with self._reader.begin() as connection:
+            rows = read_rows(connection, statement, (attempts,), self._damaged)
+        return tuple(attempt_of(row) for row in rows)
+
+    def attempts_of(self, flow_run_ids: Iterable[str]) -> dict[str, tuple[Attempt, ...]]:
+        """Which attempts did each of these runs have, in their order? Empty for a run with none."""
+        asked = list(dict.fromkeys(flow_run_ids))
+        found: list[Attempt] = []
+        with self._reader.begin() as connection:
+            for ids in chunks(asked):
+                statement = (
+                    sa.select(attempts)
+                    .where(attempts.c.flow_run_id.in_(ids))
+                    .order_by(attempts.c.flow_run_id, attempts.c.number)
+                )
+                rows = read_rows(connection, statement, (attempts,), self._damaged)
+                found.extend(attempt_of(row) for row in rows)
+        none: tuple[Attempt, ...] = ()
+        by_run = groupby(found, key=lambda attempt: attempt.flow_run_id)
+        return dict.fromkeys(asked, none) | {run: tuple(group) for run, group in by_run}
+
+    def usage(
+        self,
+        start: datetime,
+        end: datetime,
+        *,
+        provenance: Provenance | None = None,
+        pool: str | None = None,
+    ) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ...]:
+        """Which runs held GPUs at any time in [start, end)? With all of each run's attempts.
+
+        In the order of submission, and the attempts by number.
+
+        Args:
+            provenance: Only measured, or only generated records; None: both.
+            pool: Only the runs of this pool; None: of all.
+        """
+        start, end = require_aware(start, "start"), require_aware(end, "end")
+        statement = (
+            sa.select(runs, attempts)
+            .join(attempts, attempts.c.flow_run_id == runs.c.flow_run_id)
+            .where(runs_held_in(start, end))
+            .order_by(runs.c.submitted_at, runs.c.flow_run_id, attempts.c.number)
+        )
+        if provenance is not None:
+            statement = statement.where(runs.c.provenance == provenance)
+        if pool is not None:
+            statement = statement.where(runs.c.pool == pool)
+        with self._reader.begin() as connection:
+            return self._records(connection, statement)
+
+    @contextmanager
+    def usage_in_pages(
+        self, start: datetime, end: datetime, *, provenance: Provenance | None = None
+    ) -> Iterator[UsagePages]:
+        """The same of any number of runs: a page of them is in memory at a time.
+
+        They may be read several times, and are always those of the moment of the first question.
+        """
+        start, end = require_aware(start, "start"), require_aware(end, "end")
+        with snapshot(self._reader) as connection:
+            ids = read_ids(connection, start, end, provenance)
+            yield UsagePages(partial(self._records, connection), ids)
+
+    def records_of(
+        self, flow_run_ids: Iterable[str]
+    ) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ...]:
+        """These runs with their attempts; without those that have none."""
+        asked = list(dict.fromkeys(flow_run_ids))
+        found: list[tuple[RunRecord, tuple[Attempt, ...]]] = []
+        with self._reader.begin() as connection:
+            for ids in chunks(asked):
+                found += self._records(connection, records_of(ids))
+        return tuple(found)
+
+    def family_of(self, flow_run_id: str) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ...]:
+        """This run and those that it started, and they in turn; without those that have no attempt.
+
+        Each once. Runs are in it from their first end on.
+        """
+        with self._reader.begin() as connection:
+            below = descendants(connection, flow_run_id)
+        return self.records_of([flow_run_id, *sorted(below)])
+
+    def pools(self) -> tuple[str, ...]:
+        """Which pools have a run or a machine in the ledger? In alphabetical order."""
+        known = sa.union(sa.select(runs.c.pool), sa.select(capacity_intervals.c.pool))
+        with self._reader.begin() as connection:
+            return tuple(sorted(connection.scalars(known)))
+
+    def _records(
+        self, connection: sa.Connection, statement: sa.Select[Any]
+    ) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ...]:
+        """The runs of a statement over both tables, so that both are seen at the same moment."""
+        rows = read_rows(connection, statement, (runs, attempts), self._damaged)
+        pairs = [(run_of(row), attempt_of(row)) for row in rows]
+        by_run = groupby(pairs, key=lambda pair: pair[0].flow_run_id)
+        groups = [list(group) for _, group in by_run]
+        return tuple((group[0][0], tuple(attempt for _, attempt in group)) for group in groups)
