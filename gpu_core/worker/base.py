@@ -1,4 +1,4 @@
-"""What the worker types share: becoming the acting worker, and the loop around the cycle."""
+"""Common code of the worker types: leader election, and the loop around the cycle."""
 
 import logging
 import os
@@ -98,7 +98,7 @@ else:
 
 
 class Leadership(Protocol):
-    """Who acts: one worker for each pool and machine, or each pool and cluster."""
+    """Leader election: one acting worker for each pool and machine, or each pool and cluster."""
 
     async def acquire(self) -> bool:
         """Is this worker the acting one, from before and still? Tries to become it."""
@@ -106,7 +106,7 @@ class Leadership(Protocol):
 
     @property
     def why_not(self) -> str:
-        """Why it is not, as far as it knows: a clause."""
+        """The known reason why it is not acting, as a clause."""
         ...
 
     @property

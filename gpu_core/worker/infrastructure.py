@@ -1,4 +1,4 @@
-"""Where attempts run, as the scheduler needs it: one implementation for each worker type.
+"""The scheduler's interface to the infrastructure, implemented once for each worker type.
 
 The scheduler decides, the infrastructure carries out. It is asked about one attempt at a time and
 may answer from what it has watched; it never decides what an end means.
@@ -31,7 +31,7 @@ from gpu_core.worker.attempts.state import AttemptState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """What was created for an attempt, as the ledger keeps it."""
+    """The objects created for an attempt, as recorded in the ledger."""
 
     started_at: datetime
     identity: str
@@ -43,7 +43,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """How what ran an attempt ended, as far as anything saw it."""
+    """The observed end of the process or Job of an attempt."""
 
     exit_code: int | None = None
     """Negative: the signal that ended it; None: unknown."""
@@ -96,7 +96,7 @@ class TerminationRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """Where an attempt is that was placed on nodes to come, or by another scheduler."""
+    """The actual place of an attempt planned on future nodes, or placed by another scheduler."""
 
     placement: Placement
     since: datetime
@@ -106,7 +106,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedUse:
-    """What is known of how an attempt uses its GPUs."""
+    """The known GPU use of an attempt."""
 
     activity: RunActivity | None = None
     """None: it is not sampled, or its GPUs are virtual."""

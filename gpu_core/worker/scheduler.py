@@ -231,7 +231,7 @@ class GpuScheduler:
         over."""
 
     def _run_costs(self, mlflow: MlflowAccess | None, tasks: TaskGroup) -> RunCosts | None:
-        """What logs the costs of attempts that ended, also those that an earlier worker left."""
+        """The writer of the costs of ended attempts, including those of an earlier worker."""
         if mlflow is None:
             return None
         host, show = self._infrastructure.host, self._publisher.attempts

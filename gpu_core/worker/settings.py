@@ -1,4 +1,4 @@
-"""What an operator sets for a worker, through Prefect's own settings system.
+"""Settings of a worker, in Prefect's settings system.
 
 Environment variables begin with `PREFECT_INTEGRATIONS_GPU_`; the table `[integrations.gpu]` of a
 `prefect.toml` works as well.

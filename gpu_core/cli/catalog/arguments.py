@@ -18,7 +18,7 @@ _CATALOG = Group("Catalog", sort_key=4)
 @Parameter(name="*", group=_CATALOG)
 @dataclass(frozen=True, kw_only=True)
 class CatalogOptions:
-    """Which catalog a command reads, and which part of it counts."""
+    """Options for the catalog that a command reads, and for the part of it that counts."""
 
     catalog: Annotated[
         Path, Parameter(help="The refreshed catalog; without one, the package's catalog is used.")

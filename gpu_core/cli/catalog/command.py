@@ -18,6 +18,8 @@ from gpu_core.decisions.catalog.refresh import Refreshed, refreshed
 from gpu_core.decisions.catalog.selection import Selection, selected
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD
 
+_WITH_PLACE_COLUMNS = 70
+
 
 def show(
     path: Path,
@@ -37,8 +39,12 @@ def show(
     if as_json:
         print(json.dumps(_document(catalog, offerings), indent=2))
         return 0
-    table = offerings_table if with_all else types_table
-    Console().print(table(catalog, offerings))
+    console = Console()
+    if with_all:
+        console.print(offerings_table(catalog, offerings))
+    else:
+        has_room = console.width >= _WITH_PLACE_COLUMNS
+        console.print(types_table(catalog, offerings, has_room=has_room))
     return 0
 
 

@@ -18,8 +18,12 @@ from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 _NOTHING = "–"
 
 
-def types_table(catalog: Catalog, offerings: Sequence[Offering]) -> Table:
-    """A row for each GPU type with its lowest prices; parts of a GPU are left out."""
+def types_table(catalog: Catalog, offerings: Sequence[Offering], *, has_room: bool = True) -> Table:
+    """A row for each GPU type with its lowest prices; parts of a GPU are left out.
+
+    Args:
+        has_room: False leaves out where the lowest price is, as the terminal is narrow.
+    """
     terms = [
         t for t in (ON_DEMAND, SPOT, RESERVED) if any(o.key.capacity_type == t for o in offerings)
     ]
@@ -29,12 +33,14 @@ def types_table(catalog: Catalog, offerings: Sequence[Offering]) -> Table:
     table.add_column("GPU type", no_wrap=True)
     for heading in ("GiB", *terms):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("Cheapest", overflow="fold")
+    if has_room:
+        table.add_column("Cheapest", overflow="fold")
     by_type = defaultdict[str, list[Offering]](list)
     for offering in offerings:
         by_type[catalog.instance_type(offering).gpu_type].append(offering)
     for gpu_type, found in sorted(by_type.items()):
-        table.add_row(*map(Text, _type_cells(catalog, gpu_type, found, terms)))
+        cells = _type_cells(catalog, gpu_type, found, terms)
+        table.add_row(*map(Text, cells if has_room else cells[:-1]))
     return table
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a policy and with Kubernetes objects. Neither needs Prefect."""
+"""Checks of a policy and of Kubernetes objects. Neither needs Prefect."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -80,7 +80,7 @@ def policies_in(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def object_name(manifest: Mapping[str, Any]) -> str:
-    """What people call an object: `Deployment gpu/worker`."""
+    """The name of an object for people: `Deployment gpu/worker`."""
     metadata = manifest.get("metadata")
     known: Mapping[str, Any] = metadata if isinstance(metadata, Mapping) else {}
     name = known.get("name") or known.get("generateName") or "without a name"

@@ -1,4 +1,4 @@
-"""What is wrong with a prefect.yaml and with a base job template, by Prefect's own models."""
+"""Checks of a prefect.yaml and of a base job template, with Prefect's own models."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -86,7 +86,7 @@ def check_job_template(document: Document, policy: Policy) -> list[FileFinding]:
 
 
 def _guarded(find: Callable[[], list[FileFinding]]) -> list[FileFinding]:
-    """What is found; a manifest of another shape than a Job's is a mistake, too."""
+    """The findings. A manifest that does not have the shape of a Job is also a mistake."""
     try:
         return find()
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -16,7 +16,7 @@ _LEDGER = Group("Ledger", sort_key=4)
 @Parameter(name="*", group=_LEDGER)
 @dataclass(frozen=True, kw_only=True)
 class LedgerAddress:
-    """Which ledger is read."""
+    """Options for the ledger to read."""
 
     ledger: Annotated[
         str | None, secret("ledger", "The ledger's file or address. Default: the pool's ledger")
@@ -44,7 +44,7 @@ class LedgerAddress:
 @Parameter(name="*", group=_LEDGER)
 @dataclass(frozen=True, kw_only=True)
 class LedgerOptions(LedgerAddress):
-    """Which ledger is read, and which of its runs count."""
+    """Options for the ledger to read, and for its runs that count."""
 
     pool: Annotated[
         str | None,

@@ -42,7 +42,7 @@ from gpu_core.decisions.scheduling.calendar import windows_between
 
 
 class Output(StrEnum):
-    """How a report is printed."""
+    """The format of a printed report."""
 
     TABLE = "table"
     CSV = "csv"

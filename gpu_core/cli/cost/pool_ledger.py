@@ -1,4 +1,4 @@
-"""Which ledger a pool's worker writes, as the Prefect server knows it."""
+"""Finds the ledger that a pool's worker writes, from the Prefect server."""
 
 from gpu_core.adapters.prefect.pool_blocks import read_ledger_url
 from gpu_core.cli.shared.prefect_api import ask

@@ -224,7 +224,7 @@ def _name(problems: Sequence[LineProblem]) -> None:
 
 
 def _not_counted(problems: Sequence[LineProblem]) -> list[str]:
-    """What these lines come to, by currency."""
+    """The sum of these lines, by currency."""
     sums: dict[str, Fraction] = defaultdict(Fraction)
     for each in problems:
         if each.billed is not None:

@@ -23,7 +23,7 @@ _USE_HEADINGS = {
 
 
 class Show(StrEnum):
-    """Which numbers a table has."""
+    """The numbers in a table."""
 
     USAGE = "usage"
     """GPU-hours, and core-hours and GiB-hours where there are some."""

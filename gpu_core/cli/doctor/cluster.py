@@ -1,4 +1,4 @@
-"""What a cluster says: each part by itself, so that one that cannot be read hides no other."""
+"""Reads a cluster part by part, so that one unreadable part does not hide the others."""
 
 import time
 from collections import defaultdict
@@ -60,7 +60,7 @@ _FORBIDDEN = 403
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterQuestion:
-    """What is asked of a cluster.
+    """The requests to a cluster.
 
     Attributes:
         pool: The work pool's name; None: no pool is checked.
@@ -300,7 +300,7 @@ async def _lease(
 
 
 async def _claim(question: ClusterQuestion) -> PoolClaim | None:
-    """Which installation acts; None also where the ledger does not say, which has a check."""
+    """The acting installation; None also if the ledger names none, which has its own check."""
     if question.read_claim is None:
         return None
     try:
@@ -437,7 +437,7 @@ def _seen_node(
 async def _offers(
     api: KubernetesApi, facts: list[NodeFacts], policy: KubernetesPolicy
 ) -> dict[str, NodePoolOffer] | None:
-    """What each NodePool may add; None: the cluster serves none."""
+    """The nodes that each NodePool may add; None: the cluster serves no NodePools."""
     answer = await api.find(_NODE_POOLS)
     if answer is None:
         return None

@@ -152,7 +152,7 @@ def _infrastructure(
 
 
 def _answer(call: Call, answer: Future[list[Finding]], began_s: float) -> Sequence[Finding]:
-    """What a check has found; a check that hangs or breaks is a finding, too."""
+    """The findings of a check. A check that hangs or fails is also a finding."""
     try:
         return answer.result(max(0.0, call.longest_s - (time.monotonic() - began_s)))
     except TimeoutError:
@@ -191,7 +191,7 @@ def _type(options: DoctorOptions, facts: PrefectFacts | None) -> str:
 
 
 def _worker_namespace(options: DoctorOptions, settings: GpuWorkerSettings) -> str | None:
-    """Where the worker and its lease are, by setting, option or this pod; None: not known here."""
+    """The namespace of the worker's lease: a setting, an option or this pod; None: unknown."""
     if settings.kubernetes_namespace is not None:
         return settings.kubernetes_namespace
     if options.service_account is not None:

@@ -12,7 +12,7 @@ from gpu_core.cli.shared.options import AsJson, flag
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorOptions:
-    """What is checked."""
+    """Options for what to check."""
 
     pool: Annotated[
         str | None, Parameter(help="The work pool's name. Default: gpu, or the only GPU pool.")

@@ -1,4 +1,4 @@
-"""What Prefect's server says of a pool, and what that means."""
+"""Checks of a pool, from the answers of the Prefect server."""
 
 from collections.abc import Callable, Iterator
 

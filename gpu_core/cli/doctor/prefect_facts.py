@@ -1,4 +1,4 @@
-"""What Prefect's API says of a pool: read once, for all checks."""
+"""The state of a pool in Prefect's API, read once for all checks."""
 
 import time
 from collections.abc import Mapping
@@ -107,7 +107,7 @@ async def read_prefect_facts(
 
 
 async def _claim(client: PrefectClient, pool_id: str) -> PoolClaim | None:
-    """Which installation acts; None also where this account may not read variables."""
+    """The acting installation; None also if this account may not read variables."""
     try:
         return await read_claim(client, pool_id)
     except httpx.HTTPStatusError:
@@ -130,7 +130,7 @@ async def _clock(client: PrefectClient) -> tuple[ClockReading, float]:
 
 
 def reading_of(name: str, date: str | None, ours: datetime, took_s: float) -> ClockReading:
-    """What a server's header `Date` says, in the middle of the second that it names."""
+    """The time in a server's `Date` header, in the middle of that second."""
     try:
         theirs = None if date is None else parsedate_to_datetime(date).astimezone(UTC)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the stores behind a pool answer: checkpoints, ledger and MLflow, each in a thread."""
+"""Checks of the stores of a pool: checkpoints, ledger and MLflow, each in a thread."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where a pool's worker keeps what outlives it. None: only Prefect's blocks could say it."""
+    """The stores of a pool's worker. None: only Prefect's blocks have the address."""
 
     ledger_url: str | None = field(repr=False)
     checkpoint_uri: str | None

@@ -1,4 +1,4 @@
-"""What `prefect-gpu gpus` does, in the state folder of this machine's worker."""
+"""The command `prefect-gpu gpus`, which reads the state folder of this machine's worker."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What `prefect-gpu gpus history` does: read the ledger, print."""
+"""The command `prefect-gpu gpus history`: reads the ledger and prints."""
 
 import json
 from collections.abc import Sequence

@@ -30,7 +30,7 @@ _PODS_EVERY_S = 10.0
 
 
 class Sampler(Protocol):
-    """Where samples come from."""
+    """A source of samples."""
 
     def sample(self, now: datetime) -> tuple[GpuSample, ...]:
         """What do the GPUs do?
@@ -77,7 +77,7 @@ class NodeExporter:
         """The driver was replaced and only a new process loads its library."""
 
     def families(self) -> list[MetricFamily]:
-        """What is known at this moment; any thread may ask."""
+        """The newest samples. Safe to call from any thread."""
         return node_metrics(self._facts, datetime.now(UTC))
 
     def look(self, now: datetime) -> float:

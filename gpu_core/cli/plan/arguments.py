@@ -23,7 +23,7 @@ _CONDITIONS = Group("Conditions", sort_key=3)
 @Parameter(name="*", group=_JOB)
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """What is to be done."""
+    """Options that describe the job."""
 
     model: Annotated[str | None, Parameter(help="A known model, such as llama-3-8b.")] = None
     parameters: Annotated[
@@ -65,7 +65,7 @@ class JobOptions:
 @Parameter(name="*", group=_CONSTRAINTS)
 @dataclass(frozen=True, kw_only=True)
 class ConstraintOptions:
-    """What the answer must keep to."""
+    """Options that limit the answer."""
 
     deadline: Annotated[
         str | None, Parameter(help="A moment such as 2026-12-01T08:00Z, or 24h from now.")
@@ -81,7 +81,7 @@ class ConstraintOptions:
 @Parameter(name="*", group=_CONDITIONS)
 @dataclass(frozen=True, kw_only=True)
 class ConditionOptions:
-    """What is known of speed, starts and spot."""
+    """Options for known speeds, start times and spot lifetimes."""
 
     observed: Annotated[
         str | None,

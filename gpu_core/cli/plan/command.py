@@ -25,7 +25,7 @@ from gpu_core.decisions.requests.requirements.job_request import JobRequest, job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRuns:
-    """Where a job's throughput is learned from."""
+    """The source of a job's observed throughput."""
 
     ledger: str
     """Its file or address."""
@@ -36,7 +36,7 @@ class PastRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """What was asked for on the command line."""
+    """The job and its constraints from the command line."""
 
     text: str | None
     stated: JobRequest

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from enum import Enum
 from itertools import groupby
 
 from rich.console import Console
@@ -29,6 +30,8 @@ from gpu_core.decisions.requests.requirements.reading.advice import Advice
 from gpu_core.decisions.requests.requirements.reading.text import Reading
 
 _GIB = 1024**3
+_MEDIUM_COLUMNS = 80
+_WIDE_COLUMNS = 110
 _SPEED_SOURCES = {
     Basis.PRIOR: "built-in estimate",
     Basis.OBSERVED: "measured by earlier runs on this GPU type",
@@ -59,7 +62,7 @@ def print_plan(
         kinds = _one_for_each_kind(choice.candidates)
         has_limits = constraints.deadline_at is not None or constraints.budget_micro_usd is not None
         console.print()
-        console.print(_table(kinds[:top], is_wide=console.width >= 110, has_limits=has_limits))
+        console.print(_table(kinds[:top], _Room.of(console.width), has_limits=has_limits))
         if len(kinds) > top:
             console.print(f"{len(kinds) - top} more: --top {len(kinds)} shows all")
         console.print()
@@ -126,9 +129,32 @@ def _one_for_each_kind(candidates: Sequence[RankedOffering]) -> list[RankedOffer
     return list(best.values())
 
 
-def _table(candidates: Iterable[RankedOffering], *, is_wide: bool, has_limits: bool) -> Table:
-    """A row for each; a wide terminal has room for places and ranges, too."""
+class _Room(Enum):
+    """How much of an offering fits into a row."""
+
+    NARROW = "the offering, its time and its cost"
+    MEDIUM = "GPUs, memory, interruptions and limits, too"
+    WIDE = "the place and the ranges, too"
+
+    @classmethod
+    def of(cls, columns: int) -> "_Room":
+        """The most that a terminal of this width has room for."""
+        if columns < _MEDIUM_COLUMNS:
+            return cls.NARROW
+        return cls.MEDIUM if columns < _WIDE_COLUMNS else cls.WIDE
+
+
+def _table(candidates: Iterable[RankedOffering], room: _Room, *, has_limits: bool) -> Table:
+    """A row for each offering."""
     table = simple_table("Offerings, the best place of each")
+    if room is _Room.NARROW:
+        table.add_column("Offering", overflow="fold")
+        for heading in ("Time", "Cost"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for candidate in candidates:
+            table.add_row(*map(Text, _short_cells(candidate.option)))
+        return table
+    is_wide = room is _Room.WIDE
     for heading in ("Offering", "GPUs", *(["Where"] if is_wide else [])):
         table.add_column(heading, overflow="fold")
     for heading in ("GiB/GPU", "Time", "Cost", "Interr.", *(["Limits"] if has_limits else [])):
@@ -136,6 +162,11 @@ def _table(candidates: Iterable[RankedOffering], *, is_wide: bool, has_limits: b
     for candidate in candidates:
         table.add_row(*map(Text, _cells(candidate, is_wide=is_wide, has_limits=has_limits)))
     return table
+
+
+def _short_cells(option: Option) -> tuple[str, str, str]:
+    offering = f"{option.key.instance_type} {option.key.capacity_type}"
+    return offering, format_duration(option.wall_s), format_usd(option.cost.total)
 
 
 def _cells(candidate: RankedOffering, *, is_wide: bool, has_limits: bool) -> Iterator[str]:
@@ -199,7 +230,7 @@ def _divided(option: Option) -> str:
 
 
 def _unused(choice: Choice) -> Iterator[str]:
-    """Why other offerings are not in the table."""
+    """Lines with the reasons why other offerings are not in the table."""
     if choice.types_without_spot:
         names = listed([key.name for key in choice.types_without_spot], limit=6)
         yield f"No spot price is known of {names}: refresh the catalog to plan with their spot."

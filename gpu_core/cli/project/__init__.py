@@ -1,1 +1,1 @@
-"""What `prefect-gpu deploy` reads of a project."""
+"""Reads the files of a project for `prefect-gpu setup` and `prefect-gpu check`."""

@@ -35,7 +35,7 @@ class Deployment:
 
     @property
     def entrypoint(self) -> str:
-        """Where its flow is; empty: nowhere."""
+        """The entrypoint of its flow; empty: none."""
         return str(self.data.get("entrypoint") or "")
 
     @property
@@ -140,7 +140,7 @@ def _with_environment(value: Any) -> Any:
 
 
 def _unreadable_values(value: object, path: str = "") -> Iterator[InvalidInput]:
-    """What YAML makes of text without quotes, and `prefect deploy` ends with a traceback for."""
+    """Errors for unquoted YAML values on which `prefect deploy` fails with a traceback."""
     if isinstance(value, dict):
         for key, each in value.items():
             yield from _unreadable_values(each, f"{path}.{key}".removeprefix("."))

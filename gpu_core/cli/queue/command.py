@@ -40,7 +40,7 @@ _OUR_TYPES = ("gpu-process", "gpu-kubernetes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedLine:
-    """Who holds GPUs and who waits, as it was last published."""
+    """The runs that hold GPUs and the runs that wait, as last published."""
 
     published_at: datetime | None
     """None: no worker has published it yet."""

@@ -1,4 +1,4 @@
-"""What the GPUs of each attempt did, as the quickstart shows it."""
+"""The quickstart's table of GPU activity by attempt."""
 
 from collections.abc import Sequence
 

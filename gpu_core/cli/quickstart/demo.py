@@ -55,7 +55,7 @@ _NOT_PRINTED = frozenset({"Scheduled", "Late", "Pending", "AwaitingRetry"})
 
 @dataclass(slots=True)
 class _Seen:
-    """What was printed about a run."""
+    """The lines that were printed about a run."""
 
     name: str
     state: str = ""

@@ -1,4 +1,4 @@
-"""What the quickstart waits for: a spinner on a terminal, elsewhere a line every two seconds."""
+"""Shows that the quickstart waits: a spinner on a terminal, else a line every two seconds."""
 
 import threading
 import time
@@ -20,12 +20,14 @@ class Progress:
         self._console = console
         self._what = what
         self._status = console.status(what) if console.is_terminal else None
-        self._printed_at = time.monotonic()
+        self._started_at = self._printed_at = time.monotonic()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._repeat, daemon=True)
 
     def update(self, what: str) -> None:
         """Show this from now on."""
+        if what != self._what:
+            self._started_at = time.monotonic()
         self._what = what
         if self._status is not None:
             self._status.update(what)
@@ -56,5 +58,7 @@ class Progress:
     def _repeat(self) -> None:
         while not self._over.wait(0.1):
             if time.monotonic() - self._printed_at >= _SILENCE_S:
-                self._console.print(f"  ... {self._what}", no_wrap=True, overflow="ellipsis")
+                elapsed_s = time.monotonic() - self._started_at
+                line = f"  {elapsed_s:5.0f}s  {self._what}"
+                self._console.print(line, no_wrap=True, overflow="ellipsis")
                 self.printed()

@@ -32,7 +32,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where the two servers of the quickstart answer."""
+    """The addresses of the quickstart's two servers."""
 
     prefect: str
     mlflow: str

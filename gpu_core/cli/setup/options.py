@@ -14,7 +14,7 @@ _UNPARSED = Parameter(parse=False)
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupOptions:
-    """What to set up. None: leave what there is, create a local default where there is nothing."""
+    """Options for setup. None: keep what exists, or create a local default."""
 
     pool: Annotated[str, Parameter(help="The work pool's name.")] = "gpu"
     worker_type: Annotated[

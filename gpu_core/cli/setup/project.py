@@ -64,14 +64,14 @@ def _deploy(path: str) -> None:
 
 
 def _reason(output: str) -> tuple[str, str]:
-    """What `prefect deploy` printed without a traceback, and its last line, which is the reason."""
+    """The output of `prefect deploy` without a traceback, and its last line, the reason."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
     traceback = next((at for at, line in enumerate(lines) if line.startswith("Traceback")), -1)
     return "\n".join(lines[:traceback]), lines[-1].strip() if lines else "it said nothing"
 
 
 def _say_what_would_change(project: ProjectFile, before: Mapping[str, Mapping[str, Any]]) -> None:
-    """What the file says against what the server has; only `prefect deploy` knows all of it."""
+    """Print differences between the file and the server, those that are known before a deploy."""
     for deployment in project.deployments:
         found = [
             (name, fields)

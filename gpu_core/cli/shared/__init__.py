@@ -1,1 +1,1 @@
-"""What several commands use."""
+"""Code that several commands share."""

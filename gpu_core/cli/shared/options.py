@@ -71,7 +71,7 @@ def require_countable(day: date, field: str, text: str) -> date:
 
 
 def require_rows(limit: int) -> int:
-    """How many rows a table may have.
+    """Check the maximum number of rows of a table.
 
     Raises:
         InvalidInput: It is negative.

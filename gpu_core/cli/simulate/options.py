@@ -12,7 +12,7 @@ from gpu_core.cli.shared.options import AsJson, duration, whole_number
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """What is replayed, and how."""
+    """Options for the replay."""
 
     nodes: Annotated[
         str,

@@ -38,12 +38,12 @@ class SpotHindsight:
 
     @property
     def paid_micro_usd(self) -> int:
-        """What these runs' GPUs cost."""
+        """The cost of these runs' GPUs."""
         return sum(run.paid_micro_usd for run in self.runs)
 
     @property
     def best_micro_usd(self) -> int:
-        """What the best possible would have cost."""
+        """The cost of the best possible strategy."""
         return sum(run.best_micro_usd for run in self.runs)
 
 

@@ -11,7 +11,7 @@ from gpu_core.cli.shared.options import AsJson, repeated, whole_number
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotReplayOptions:
-    """What is replayed, and how."""
+    """Options for the replay."""
 
     task_hours: Annotated[float | None, Parameter(help="The job's work.")] = None
     deadline_hours: Annotated[

@@ -52,7 +52,7 @@ async def configured(
     work_pool: WorkPool,
     worker: Mapping[str, Any],
 ) -> C:
-    """What Prefect's `resolve_for_flow_run` answers, without its requests.
+    """The result of Prefect's `resolve_for_flow_run`, without its requests.
 
     Deployment and flow are those that the run was planned with. Nothing that is passed in changes.
 

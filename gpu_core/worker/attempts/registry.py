@@ -302,7 +302,7 @@ class AttemptRegistry:
         )
 
     def run_dir(self, attempt: Attempt) -> Path:
-        """Where the files of this attempt are."""
+        """The folder with the files of this attempt."""
         name = f"attempt-{attempt.number}-{attempt.attempt_id[:8]}"
         return self._state_dir / RUNS / attempt.flow_run_id / name
 

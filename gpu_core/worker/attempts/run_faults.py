@@ -1,4 +1,4 @@
-"""What goes wrong for one run stays with it: the others continue, and it is tried again later."""
+"""Isolates the errors of one run: other runs continue, and this run is retried later."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
@@ -29,7 +29,7 @@ _SHOWN = 300
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """What went wrong for a run last."""
+    """The last error of a run."""
 
     what: str
     held_s: int

@@ -1,4 +1,4 @@
-"""What the scheduler did with a run, in the words of its page, its log and Kubernetes Events."""
+"""Messages about a run's attempts for its page, its log and Kubernetes Events."""
 
 import logging
 from datetime import datetime, timedelta
@@ -43,7 +43,7 @@ def output_log_name(pod: str) -> str:
 
 
 class OutputLog:
-    """What a pod prints, in the log of its run, each line with the time at which it was printed.
+    """Writes the output of a pod to the log of its run, each line with its original time.
 
     These times are what a later follower knows the lines by, and the order that Prefect shows them
     in: of two lines of the same microsecond the second gets a later one.
@@ -79,7 +79,7 @@ class OutputLog:
 
 
 def run_fields(running: AttemptState, reason: str | None = None) -> dict[str, object]:
-    """What a structured log line about this attempt has, as `extra` of the line.
+    """Fields about this attempt for structured log lines, as `extra` of the line.
 
     Args:
         running: Which attempt. Its `node` is missing until it is certain; a gang has several.

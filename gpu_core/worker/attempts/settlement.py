@@ -1,4 +1,4 @@
-"""What happens when an attempt is over: decide once, record it, set the run's state, close it.
+"""Settles an attempt that ended: decides once, records it, sets the run's state, closes it.
 
 The order makes a crash at any line harmless. The decision is written to the ledger first; a worker
 that finds it there applies the same decision again instead of judging a state that the
@@ -270,7 +270,7 @@ def ends_run(state: State[Any]) -> bool:
 
 
 class Published(NamedTuple):
-    """What came of publishing an end."""
+    """The result of publishing an end."""
 
     stands: bool
     """False: meanwhile its process or a person has ended the run, and that end was put back.

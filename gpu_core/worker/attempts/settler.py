@@ -347,7 +347,7 @@ class Settler:
         running.attempt = replace(running.attempt, settlement=record)
 
     async def _gpu_summaries(self, running: AttemptState) -> tuple[GpuSummary, ...]:
-        """What its GPUs did. Nothing depends on it: an error is only logged."""
+        """The activity of its GPUs. Optional: an error is only logged."""
         try:
             return await self._infrastructure.gpu_summaries(running)
         except Exception:
@@ -356,7 +356,7 @@ class Settler:
             return ()
 
     async def _host_summary(self, running: AttemptState) -> HostSummary | None:
-        """What its processes took. Nothing depends on it: an error is only logged."""
+        """The CPU and memory use of its processes. Optional: an error is only logged."""
         try:
             return await self._infrastructure.host_summary(running)
         except Exception:
@@ -454,7 +454,7 @@ class Settler:
         return found.get(flow_run_id, ())
 
     async def learn_stories(self, flow_run_ids: Sequence[str]) -> None:
-        """Why the last attempts of these runs ended, after a restart too."""
+        """Read why the last attempts of these runs ended, also after a restart."""
         unknown = [flow_run_id for flow_run_id in flow_run_ids if flow_run_id not in self.stories]
         if not unknown:
             return

@@ -20,7 +20,7 @@ from gpu_core.decisions.requests.run_workload import RunLimits
 
 
 class StartFailureKind(Enum):
-    """What follows where an attempt could not be started."""
+    """The next step when an attempt could not be started."""
 
     REFUSED = auto()
     """It can never be started as it is."""
@@ -31,7 +31,7 @@ class StartFailureKind(Enum):
 
 
 class StartFailure(NamedTuple):
-    """Why an attempt ended before it could work."""
+    """The reason why an attempt ended before its flow started."""
 
     kind: StartFailureKind
     why: str
@@ -86,7 +86,7 @@ class AttemptState:
 
     @property
     def phase(self) -> AttemptPhase:
-        """Where it is in its life."""
+        """The current phase of the attempt."""
         return self.life.phase
 
     def move_to(self, phase: AttemptPhase, at: datetime) -> None:
@@ -146,7 +146,7 @@ class AttemptState:
 
     @property
     def began_at(self) -> datetime | None:
-        """When its flow or container started, by Prefect's state of the run; None: not seen yet."""
+        """The start of its flow or container, from the run's state in Prefect; None: unknown."""
         return self.life.entered_at(AttemptPhase.RUNNING)
 
     @property
@@ -160,7 +160,7 @@ class AttemptState:
         return self.attempt.drain_requested_at is not None
 
     def failure(self, kind: StartFailureKind) -> str | None:
-        """Why it could not be started, where that is a failure of this kind."""
+        """The reason why it could not be started, if that is a failure of this kind."""
         found = self.start_failure
         return found.why if found is not None and found.kind is kind else None
 
@@ -177,5 +177,5 @@ class AttemptState:
 
     @property
     def drain_reason(self) -> EndReason | None:
-        """Why it was asked to stop."""
+        """The reason for the request to stop."""
         return self.attempt.drain_reason

@@ -528,7 +528,7 @@ class KubernetesInfrastructure:
             _log.warning("The Job of %r cannot be deleted: %s", name, error, extra=fields)
 
     async def refresh(self, attempts: Sequence[AttemptState]) -> None:
-        """What the labels of the flow runs say. Containers without Prefect set none."""
+        """Read progress from the labels of flow runs. Containers without Prefect set none."""
         await self._reports.refresh([each for each in attempts if not is_container_job(each)])
 
     async def notify(self, running: AttemptState, notice: Notice) -> None:
@@ -605,7 +605,7 @@ class KubernetesInfrastructure:
         return ()
 
     async def gpu_summaries(self, running: AttemptState) -> tuple[GpuSummary, ...]:
-        """What the Prometheus of the policy knows of its pods' GPUs."""
+        """The activity of its pods' GPUs, from the policy's Prometheus."""
         pods = self._view.last_pods_of(running.attempt.attempt_id)
         attempt, now = running.attempt, datetime.now(UTC)
         begun = attempt.started_at or attempt.admitted_at
@@ -614,7 +614,7 @@ class KubernetesInfrastructure:
         )
 
     async def observed_use(self, running: AttemptState) -> ObservedUse:
-        """What the Prometheus of the policy knows of its pods, and what its run reports."""
+        """The metrics of its pods, from the policy's Prometheus, and the reports of its run."""
         return ObservedUse(
             activity=self._pod_use.activity(running),
             progress=reported_progress(running, datetime.now(UTC)),
@@ -629,7 +629,7 @@ class KubernetesInfrastructure:
         policy: Policy,
         now: datetime,
     ) -> Measurements:
-        """What the Prometheus of the policy knows of nodes and of runs."""
+        """The metrics of nodes and runs, from the policy's Prometheus."""
         return self._pod_use.measurements(attempts, nodes, allocations, now)
 
     async def stacks(
@@ -647,7 +647,7 @@ class KubernetesInfrastructure:
         return self._final_logs.of(running.attempt.attempt_id)
 
     async def exit(self, running: AttemptState) -> Exit | None:
-        """What the statuses of its pods said last."""
+        """The end of the attempt, from the last known statuses of its pods."""
         attempt_id = running.attempt.attempt_id
         is_postponed = running.failure(StartFailureKind.POSTPONED) is not None
         if is_postponed and self._is_incomplete(running):
@@ -680,7 +680,7 @@ class KubernetesInfrastructure:
         return replace(found, is_gang_lost=True, message=" ".join(filter(None, why)))
 
     def held_gpus(self, running: AttemptState) -> bool:
-        """Where its nodes are only planned, once anything shows that a pod of it was on one."""
+        """True once a pod of it was seen on a node; until then its nodes are planned."""
         attempt_id = running.attempt.attempt_id
         if running.attempt.bound_at is not None or self._bindings.was_on_a_node(attempt_id):
             return True

@@ -40,7 +40,7 @@ class GpuKubernetesJobConfiguration(KnownEnvironment, KubernetesWorkerJobConfigu
 
 
 class GpuKubernetesVariables(GpuRequest, PodRequest, KubernetesWorkerVariables):
-    """What the form of a gpu-kubernetes work pool offers."""
+    """The job variables of a gpu-kubernetes work pool, as shown in its form."""
 
 
 def _labels(labels: Mapping[str, str]) -> dict[str, str]:

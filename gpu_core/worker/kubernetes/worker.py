@@ -192,7 +192,7 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
 
     @property
     def _namespace(self) -> str:
-        """Where the pool's Jobs are created unless a run says otherwise."""
+        """The default namespace of the pool's Jobs. A run can override it."""
         namespace = self._default("namespace")
         return namespace if isinstance(namespace, str) else _DEFAULT_NAMESPACE
 

@@ -1,1 +1,1 @@
-"""What operators see of a worker: health, structured logs, a line for each cycle."""
+"""The operator's view of a worker: health, structured logs, a line for each cycle."""

@@ -19,7 +19,7 @@ LONGEST_SILENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleCounts:
-    """What one scheduling cycle left behind it."""
+    """The results of one scheduling cycle."""
 
     pending: int
     """Runs that wait, held ones among them."""
@@ -39,7 +39,7 @@ class CycleCounts:
 
     @property
     def standing(self) -> tuple[int, ...]:
-        """What the cycle found, without what it did."""
+        """The inputs of the cycle, without its actions."""
         return self.pending, self.held, self.running, self.gpus_used, self.gpus_free
 
 

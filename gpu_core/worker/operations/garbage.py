@@ -1,4 +1,4 @@
-"""How often Python looks for cycles of garbage."""
+"""Sets how often Python collects garbage."""
 
 import gc
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ _LONGEST_REASON = 300
 
 
 class WorkerState(StrEnum):
-    """What a worker does. A stable contract: probes and alerts match on it."""
+    """The activity of a worker. A stable contract: probes and alerts match on it."""
 
     STARTING = "starting"
     """No scheduling cycle has ended yet."""
@@ -41,7 +41,7 @@ _READY = (WorkerState.ACTING, WorkerState.STANDBY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What a worker has noted about itself. Moments are of a monotonic clock, in seconds."""
+    """The state of a worker for its health endpoint. Times are of a monotonic clock, in seconds."""
 
     state: WorkerState
     since_s: float

@@ -1,4 +1,4 @@
-"""What a worker exports to Prometheus: noted by the event loop, read by the thread that answers."""
+"""A worker's metrics for Prometheus: the event loop writes, the server thread reads."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What happens at most once in an interval, and what is logged once until it changes."""
+"""Limits actions to one per interval, and log lines to one per change."""
 
 
 class Throttle:

@@ -1,4 +1,4 @@
-"""Who wants GPUs: the runs that wait in the pool's queues, read as workloads."""
+"""Reads the pending runs of the pool's queues as workloads."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -59,7 +59,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRuns:
-    """What the runs of one reading of the queues want."""
+    """The workloads from one poll of the queues."""
 
     responses: Mapping[str, WorkerFlowRunResponse]
     """By flow run id."""
@@ -78,7 +78,7 @@ class _Asked(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What a demand was read from. It is the same as long as each of these is."""
+    """The inputs of a demand. The demand is unchanged while all of these are unchanged."""
 
     flow_run: FlowRun
     deployment: DeploymentResponse | None
@@ -168,7 +168,7 @@ class DemandReader:
     async def _read_kept_back(
         self, kept: KeptBack, policy: Policy, template: Mapping[str, Any], now: datetime
     ) -> Demand:
-        """What this run wants, held for what Prefect keeps it back for.
+        """The workload of this run, held for the reason for which Prefect holds it.
 
         Variables that cannot be used are refused when Prefect hands it out: it may be gone by now.
         """
@@ -192,7 +192,7 @@ class DemandReader:
         template: Mapping[str, Any],
         now: datetime,
     ) -> Demand:
-        """What this run wants; where something went wrong with it, that it is held for now."""
+        """The workload of this run. After an error of the run, it is held for now."""
         flow_run = response.flow_run
         key, demand = str(flow_run.id), None
         if self._faults.hold(key, now) is None:

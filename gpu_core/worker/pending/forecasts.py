@@ -113,7 +113,7 @@ class Forecasts:
 
 
 def _read(path: Path) -> dict[str, StartForecaster]:
-    """What an earlier worker learned; what cannot be read is learned anew."""
+    """The forecasts of an earlier worker. Unreadable parts are learned again."""
     try:
         states = json.loads(path.read_bytes())
         return {name: StartForecaster.from_state(state) for name, state in states.items()}

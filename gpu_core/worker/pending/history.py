@@ -1,4 +1,4 @@
-"""What the ledger knows that planning needs: usage, run times, and what runs have behind them."""
+"""Reads the history that planning needs from the ledger: usage, run times and earlier attempts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -123,7 +123,7 @@ class History:
         return self._spot_lives.get(gpu_type, SPOT_PRIOR)
 
     def usage(self, now: datetime) -> Usage:
-        """What shares and budgets count, up to this moment."""
+        """The usage that shares and budgets count, up to now."""
         return Usage() if self._book is None else self._book.usage(now)
 
     async def of_pending(
@@ -173,7 +173,7 @@ class History:
         policy: Policy,
         now: datetime,
     ) -> CapacityView:
-        """What there is of spot and on-demand, with what the ledger and earlier cycles know."""
+        """The spot and on-demand capacity, with data from the ledger and earlier cycles."""
         return CapacityView(
             nodes,
             policy,
@@ -300,5 +300,5 @@ class History:
 
 
 def _place_in_line(workload: Workload) -> tuple[int, datetime, str]:
-    """Which run chooses spot or on-demand first: by priority and age, under any ordering policy."""
+    """The order in which runs choose spot or on-demand, under any ordering policy."""
     return -workload.priority, workload.submitted_at, workload.workload_id

@@ -64,7 +64,7 @@ _COST_REFRESH = timedelta(minutes=5)
 
 
 class Shown(NamedTuple):
-    """What a run's page said last of why it waits."""
+    """The waiting reason that was last published on a run's page."""
 
     reason: Reason
     step: int

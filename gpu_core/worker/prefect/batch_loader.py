@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 @dataclass(slots=True)
 class _Batch(Generic[K, V]):
-    """What is asked together, and what came of it."""
+    """A batch of keys that are requested together, and its result."""
 
     keys: dict[K, None] = field(default_factory=dict)
     answers: Mapping[K, V] | None = None

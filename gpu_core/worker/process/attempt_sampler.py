@@ -37,7 +37,7 @@ _HOST_EVERY_S = 10.0
 
 
 class Source(Protocol):
-    """Where samples come from."""
+    """A source of samples."""
 
     def sample(self, now: datetime) -> tuple[GpuSample, ...]:
         """What do the GPUs do?
@@ -60,7 +60,7 @@ class _VirtualGpus:
 
 
 class _Host:
-    """What the run's processes use, read every 10 s."""
+    """The resource use of the run's processes, read every 10 s."""
 
     def __init__(self, launcher: int) -> None:
         self._launcher = launcher

@@ -92,7 +92,7 @@ class ProcessInfrastructure:
 
     @property
     def disk(self) -> Path | None:
-        """Where the run folders are."""
+        """The folder that contains the run folders."""
         return self._settings.resolved_state_dir()
 
     @property
@@ -174,7 +174,7 @@ class ProcessInfrastructure:
     def allocations(
         self, attempts: Sequence[AttemptState], policy: Policy
     ) -> tuple[Allocation, ...]:
-        """What was planned: no other scheduler places a process."""
+        """The planned placement: no other scheduler places a process."""
         return tuple(running.allocation() for running in attempts)
 
     def binding(
@@ -338,7 +338,7 @@ class ProcessInfrastructure:
         return True
 
     async def exit(self, running: AttemptState) -> Exit | None:
-        """What the launcher wrote down."""
+        """The exit that the launcher recorded; None: it has recorded none."""
         report = read_exit_report(running.run_dir)
         if report is None:
             return None
@@ -363,12 +363,12 @@ class ProcessInfrastructure:
         return () if self._health is None else self._health.take_windows()
 
     async def gpu_summaries(self, running: AttemptState) -> tuple[GpuSummary, ...]:
-        """What the sampler of the run has written down of the attempt's GPUs."""
+        """The attempt's GPU samples, written by the run's sampler."""
         found = await in_thread(read_gpu_report, running.run_dir)
         return tuple(each for each in found if each.gpu_id in running.attempt.gpu_ids)
 
     async def observed_use(self, running: AttemptState) -> ObservedUse:
-        """What its sampler and its ranks have written into the run's folder."""
+        """The GPU use that its sampler and its ranks recorded in the run's folder."""
 
         def read() -> ObservedUse:
             return ObservedUse(
@@ -386,7 +386,7 @@ class ProcessInfrastructure:
         policy: Policy,
         now: datetime,
     ) -> Measurements:
-        """How much each run's GPUs computed; those of a machine are not shared."""
+        """The GPU activity of each run. The GPUs of a machine are not shared."""
         window_s = policy.telemetry.planning_window_s
         if window_s is None or self._health is None:
             return Measurements()
@@ -406,7 +406,7 @@ class ProcessInfrastructure:
         return await in_thread(dump_stacks, running.run_dir, running.attempt.attempt_id, progress)
 
     async def host_summary(self, running: AttemptState) -> HostSummary | None:
-        """What the sampler of the run has written down of its processes."""
+        """The samples of its processes, written by the run's sampler."""
         return await in_thread(read_host_report, running.run_dir)
 
     async def last_lines(self, running: AttemptState) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Which worker of a machine acts for a pool, and which pool has the machine's GPUs."""
+"""Leader election among the workers of a machine, and ownership of the machine's GPUs."""
 
 from gpu_core.adapters.nvml import GpuDiscoveryError
 from gpu_core.worker.operations.threads import in_thread
@@ -26,7 +26,7 @@ class MachineLeadership:
 
     @property
     def why_not(self) -> str:
-        """Why this worker does not act, as far as it knows: a clause."""
+        """The known reason why this worker is not acting, as a clause."""
         if self._failure is not None:
             return self._failure
         if self._pool.is_held:

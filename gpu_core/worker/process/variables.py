@@ -11,7 +11,7 @@ from gpu_core.worker.attempts.job_configuration import KnownEnvironment
 
 
 class GpuProcessJobConfiguration(KnownEnvironment, BaseJobConfiguration):
-    """How the process of one attempt is started. GPUs are not here: the scheduler assigns them."""
+    """The configuration of the process of one attempt. The scheduler assigns the GPUs."""
 
     working_dir: Path | None = Field(
         default=None, description="The folder in which the process runs."
@@ -30,7 +30,7 @@ class GpuProcessJobConfiguration(KnownEnvironment, BaseJobConfiguration):
 
 
 class GpuProcessVariables(GpuRequest, BaseVariables):
-    """What the form of a gpu-process work pool offers."""
+    """The job variables of a gpu-process work pool, as shown in its form."""
 
     working_dir: Path | None = Field(
         default=None,

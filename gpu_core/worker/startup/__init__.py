@@ -1,1 +1,1 @@
-"""What a worker checks and opens before its first cycle, and closes after its last."""
+"""Checks and connections that a worker opens before its first cycle and closes after its last."""

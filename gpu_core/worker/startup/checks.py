@@ -1,4 +1,4 @@
-"""What keeps a worker from starting, said in one go: settings, policy, state folder and pool."""
+"""Start-up checks of settings, policy, state folder and pool, reported together."""
 
 import os
 import tempfile

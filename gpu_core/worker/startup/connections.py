@@ -1,4 +1,4 @@
-"""Where the ledger, MLflow and the checkpoints are: settings first, then the blocks of the UI.
+"""Finds the ledger, MLflow and the checkpoint store: settings first, then Prefect blocks.
 
 The blocks are read as plain documents. The worker therefore needs none of the block classes, and
 a change made in the UI reaches the next run without a restart.

@@ -1,4 +1,4 @@
-"""What the worker knows to be secret stays out of its logs and of the pages of runs."""
+"""Keeps known secrets out of the worker's logs and the pages of runs."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,1 +1,1 @@
-"""What changes while a worker runs: budgets, outages, the policy, the pool and spot capacity."""
+"""Watches what changes while a worker runs: budgets, outages, policy, pool and spot capacity."""

@@ -1,4 +1,4 @@
-"""What running runs have cost so far, in MLflow while they run."""
+"""Logs the accrued costs of running runs to MLflow."""
 
 import logging
 from collections.abc import Iterable, Sequence

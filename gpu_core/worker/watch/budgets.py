@@ -76,7 +76,7 @@ class BudgetWatch:
         return found
 
     async def _learn(self, watched: list[AttemptState]) -> None:
-        """What was spent before an attempt never changes: it is read once."""
+        """The spending before an attempt never changes, so it is read once."""
         ids = {running.attempt.attempt_id for running in watched}
         self._earlier = {key: found for key, found in self._earlier.items() if key in ids}
         self._warned = {key: stage for key, stage in self._warned.items() if key in ids}

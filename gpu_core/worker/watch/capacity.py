@@ -1,4 +1,4 @@
-"""Which machines come and go, as this worker sees them, at which price: into the ledger."""
+"""Records the machines that this worker sees, with their prices, in the ledger."""
 
 import logging
 from collections.abc import Iterable

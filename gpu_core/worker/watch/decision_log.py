@@ -1,4 +1,4 @@
-"""What this worker decides, for the log of decisions in the ledger."""
+"""Writes this worker's decisions to the decision log in the ledger."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""What the GPUs of this machine did minute by minute: into the ledger, once a minute."""
+"""Records the activity of this machine's GPUs in the ledger, once a minute."""
 
 import logging
 from collections.abc import Callable

@@ -40,7 +40,7 @@ _SURE_AFTER = timedelta(seconds=30)
 
 @dataclass(slots=True)
 class _Watched:
-    """What is remembered of an attempt."""
+    """The recorded progress of an attempt."""
 
     levels: dict[int, WorkLevel]
     steps: dict[int, int]
@@ -177,7 +177,7 @@ class HangWatch:
 def _ranks(
     running: AttemptState, observed: ObservedUse, known: _Watched, now: datetime
 ) -> list[RankState]:
-    """What is known of each rank now; also learns what its GPU does between two steps."""
+    """The current state of each rank. Also learns the GPU activity between two steps."""
     return [_rank(running, report, observed, known, now) for report in observed.progress]
 
 

@@ -32,7 +32,7 @@ _EVERY_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class _Warned:
-    """What an owner was warned of."""
+    """A warning that was sent to an owner."""
 
     at: datetime
     since: datetime | None

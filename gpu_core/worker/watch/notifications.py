@@ -33,7 +33,7 @@ async def notify(
 
 
 async def _send(name: str, about: str, subject: str, body: str, load: LoadBlock) -> bool:
-    """What the block says of a failure is not logged: it may hold its address."""
+    """The error text of the block is not logged, because it may contain the block's address."""
     try:
         with anyio.fail_after(_LONGEST_SEND_S):
             block = await load(name)

@@ -160,7 +160,7 @@ def _is_full(folder: Path) -> bool:
 
 
 def _read(path: Path) -> tuple[Outage, ...]:
-    """What an earlier worker saw; what cannot be read is forgotten."""
+    """The outages that an earlier worker saw. Unreadable entries are dropped."""
     try:
         return tuple(
             Outage(

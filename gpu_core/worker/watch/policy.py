@@ -71,7 +71,7 @@ class PolicySource:
         )
 
     def _file_stamp(self) -> tuple[int, int, int, int] | None:
-        """What is another one whenever the file, its rights or its folder's link have changed."""
+        """A value that changes whenever the file, its permissions or its folder's link change."""
         if self._path is None:
             return None
         try:

@@ -60,7 +60,7 @@ class PoolWatch:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person must know of the pool, as of the last poll."""
+        """Notices about the pool for users, as of the last poll."""
         return tuple(notice.text for notice in self._notices.values())
 
     def kept_back(self, handed_out: Collection[str]) -> tuple[KeptBack, ...]:

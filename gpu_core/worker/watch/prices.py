@@ -24,7 +24,7 @@ _REFRESH_S = 60
 
 
 class _Version(NamedTuple):
-    """What prices are made of."""
+    """The inputs of prices."""
 
     policy: Policy
     sheet: Catalog
@@ -90,7 +90,7 @@ class Prices:
         return node in self._capacity
 
     def book(self, policy: Policy) -> PriceBook:
-        """Where prices are asked for now."""
+        """The current source of prices."""
         return PriceBook(policy=policy, sheet=self._sheet.catalog, catalog=self._catalog)
 
     def planned_with(self, policy: Policy, nodes: Iterable[Node], now: datetime) -> Policy:

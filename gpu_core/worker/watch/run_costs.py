@@ -1,4 +1,4 @@
-"""What runs cost, in MLflow when their attempts have ended; none is lost while MLflow is away."""
+"""Logs the costs of ended attempts to MLflow; none is lost while MLflow is unavailable."""
 
 import logging
 from collections.abc import Awaitable, Sequence

@@ -1,4 +1,4 @@
-"""What teams have spent this day and month, from the ledger, once a minute."""
+"""The spending of teams this day and month, read from the ledger once a minute."""
 
 import logging
 from datetime import datetime

@@ -41,7 +41,8 @@ def kind_of(data: object, file_name: str = "") -> FileKind | None:
         return FileKind.JOB_TEMPLATE
     if keys & _PROJECT_KEYS:
         return FileKind.PROJECT
-    if "version" in keys and len(keys & _POLICY_KEYS) > 1:
+    has_other_keys = "version" not in keys and not keys <= _POLICY_KEYS
+    if len(keys & _POLICY_KEYS) > 1 and not has_other_keys:
         return FileKind.POLICY
     return _BY_NAME.get(file_name)
 

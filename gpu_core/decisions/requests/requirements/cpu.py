@@ -33,5 +33,5 @@ def cpu_answer(job: Job) -> CpuAnswer:
     return CpuAnswer(
         duration_s=duration_s,
         needs_gpu=needs_gpu,
-        why=f"8 CPUs take {takes}: {verdict}",
+        why=f"8 CPUs would take {takes}, so {verdict}",
     )

@@ -1,1 +1,1 @@
-"""What a worker knows of its cluster, and what it writes apart from Jobs."""
+"""Reads the worker's cluster, and writes objects other than Jobs."""

@@ -1,4 +1,4 @@
-"""What the watches of a cluster have seen: nodes, pods and our objects, indexed by attempt."""
+"""A cache of the watched objects of a cluster: nodes, pods and our objects, indexed by attempt."""
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -61,7 +61,7 @@ class ClusterCache:
 
     @property
     def failure(self) -> str | None:
-        """Why this copy may be behind; None: it is up to date."""
+        """The reason why this cache may be stale; None: it is up to date."""
         failures = (self._nodes.failure, self._pods.failure, self._jobs.failure)
         return next((failure for failure in failures if failure is not None), None) or (
             self.custom_jobs.failure

@@ -1,4 +1,4 @@
-"""What the cluster says about Jobs and pods that do not run yet, in the log of the run."""
+"""Writes the cluster's Events about Jobs and pods that do not run yet to the log of the run."""
 
 import logging
 from collections.abc import Iterable

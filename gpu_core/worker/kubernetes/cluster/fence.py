@@ -90,7 +90,7 @@ class SilentNodes:
 
 
 def silence_text(node: str, since: datetime, policy: KubernetesPolicy) -> str:
-    """What is waited for while a node is silent, and what a person can do."""
+    """The message shown while a node does not report, with the remedy."""
     by_time = (
         "the policy's kubernetes.fenced_after is not set, so time alone does not start it again"
         if policy.fenced_after_s is None

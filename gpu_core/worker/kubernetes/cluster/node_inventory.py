@@ -1,4 +1,4 @@
-"""What the nodes of a cluster offer, worked out again only where something changed."""
+"""The inventory of the nodes of a cluster, recomputed only for nodes that changed."""
 
 import logging
 from collections import defaultdict
@@ -117,7 +117,7 @@ class NodeInventory:
     def _kinds(
         self, node_pools: Iterable[Json], facts: Sequence[NodeFacts], policy: KubernetesPolicy
     ) -> list[ProvisionedNodes]:
-        """What the NodePools may add; the log says once why one adds nothing more."""
+        """The nodes that the NodePools may add. The reason why one adds no more is logged once."""
         found: list[ProvisionedNodes] = []
         refusals: dict[str, tuple[str, ...]] = {}
         for node_pool in node_pools:
@@ -187,7 +187,7 @@ class NodeInventory:
 
 
 def _offer(node_pool: Json, facts: Sequence[NodeFacts], gpu_resource: str) -> NodePoolOffer:
-    """What it may add; nothing where it cannot be read, with the reason."""
+    """The nodes that it may add; empty, with the reason, if it cannot be read."""
     try:
         return node_pool_offer(node_pool, facts, gpu_resource)
     except (InvalidInput, ValidationError) as error:

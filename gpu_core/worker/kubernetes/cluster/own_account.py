@@ -1,4 +1,4 @@
-"""What the worker itself has in the cluster: its ServiceAccount, and the Secrets that it reads."""
+"""The worker's own objects in the cluster: its ServiceAccount, and the Secrets that it reads."""
 
 import logging
 

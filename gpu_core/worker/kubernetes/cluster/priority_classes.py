@@ -1,4 +1,4 @@
-"""Which queues have a PriorityClass in the cluster, read once a minute: they seldom change."""
+"""The queues with a PriorityClass in the cluster, read once a minute, as they rarely change."""
 
 import logging
 

@@ -12,7 +12,7 @@ _log = logging.getLogger("prefect.gpu.rights")
 
 
 class MissingRights:
-    """What one worker has been refused so far."""
+    """The requests that the cluster has refused to one worker."""
 
     def __init__(self) -> None:
         self._logged: set[str] = set()

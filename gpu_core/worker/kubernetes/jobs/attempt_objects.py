@@ -161,7 +161,7 @@ class AttemptObjects:
             raise
 
     async def _made_before(self, path: str, body: Json) -> Json:
-        """What has this name already, if it is of the same attempt."""
+        """The existing object of this name, if it belongs to the same attempt."""
         metadata = body["metadata"]
         found = await self._api.find(f"{path}/{metadata['name']}")
         labels = {} if found is None else found["metadata"].get("labels") or {}

@@ -1,4 +1,4 @@
-"""What an open attempt asked of its pods, and so of which kind it is."""
+"""The pod requests of an open attempt, which determine its kind."""
 
 from gpu_core.decisions.kubernetes.manifests import commands
 from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
@@ -20,7 +20,7 @@ def request_at_start(running: AttemptState) -> PodRequest:
 
 
 def request_of(running: AttemptState) -> PodRequest:
-    """What decides of which kind a started attempt is. A version before may have started it."""
+    """The values that determine the kind of an attempt that any version may have started."""
     return _with_command(parse_running_request(running.variables), running)
 
 

@@ -1,4 +1,4 @@
-"""Which nodes and GPUs attempts hold, by the pods that were seen."""
+"""The nodes and GPUs that attempts hold, from the observed pods."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What runs in pods say of their checkpoints and steps, read from the labels of their flow runs."""
+"""Checkpoints and steps of runs in pods, read from the labels of their flow runs."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -83,6 +83,6 @@ def reported_progress(running: AttemptState, now: datetime) -> tuple[ProgressRep
 
 
 def reported(labels: Mapping[str, object], attempt_id: str) -> CheckpointReport | None:
-    """What these labels say of the attempt's checkpoints."""
+    """The attempt's checkpoints, from these labels."""
     values = from_labels(labels, attempt_id)
     return None if values is None else checkpoint_report_of(values)

@@ -143,5 +143,5 @@ def _waits_in_vain(
 
 
 def _reported(item: Json) -> JobOutcome:
-    """What the operator reports, also while its pods still run."""
+    """The status that the operator reports, also while its pods still run."""
     return custom_job_outcome(item)

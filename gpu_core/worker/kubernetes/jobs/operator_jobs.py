@@ -86,7 +86,7 @@ class OperatorJobs:
 
     @property
     def failure(self) -> str | None:
-        """Why this copy may be behind; None: it is up to date."""
+        """The reason why this cache may be stale; None: it is up to date."""
         failures = (reflector.failure for reflector in self._reflectors.values())
         return next((failure for failure in failures if failure is not None), None)
 
@@ -154,7 +154,7 @@ class OperatorJobs:
 
 
 def path_of(item: Json) -> str:
-    """Where this object is."""
+    """The API path of this object."""
     metadata = item["metadata"]
     return f"{_BY_KIND[item['kind']].path(metadata['namespace'])}/{metadata['name']}"
 

@@ -50,7 +50,7 @@ class PodSizes:
 
     @property
     def fitted_by(self) -> object:
-        """What `fitted` looks at apart from its arguments and the pool's template."""
+        """The inputs of `fitted` other than its arguments and the pool's template."""
         return (
             self._inventory.shares_per_gpu,
             self._custom_jobs.served,
@@ -98,7 +98,7 @@ class PodSizes:
         return replace(workload, shape=shape)
 
     def _asked(self, workload_id: str, variables: Mapping[str, object]) -> PodRequest:
-        """What a run with these variables asks of its pods, parsed once while they are the same."""
+        """The pod requests of a run with these variables, parsed once while they do not change."""
         template = self._template()
         if template is not self._known_for:
             if template != self._known_for:

@@ -1,4 +1,4 @@
-"""What the GPUs of ended attempts did, from the Prometheus that the policy names."""
+"""GPU metrics of ended attempts, from the policy's Prometheus."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the GPUs of running pods do, from the Prometheus that the policy names."""
+"""GPU metrics of running pods, from the policy's Prometheus."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence

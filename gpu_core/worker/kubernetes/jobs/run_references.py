@@ -1,4 +1,4 @@
-"""What the job variables of a run add to its Job that the pool's template does not have.
+"""References that the job variables of a run add to its Job, beyond the pool's template.
 
 The template is rendered as Prefect renders it, with the run's variables and with the pool's
 defaults alone: what only the first one refers to is the run's. Blocks and variables of Prefect are
@@ -58,7 +58,7 @@ _REMEMBERED = 4096
 
 
 class RunReferences:
-    """What the Jobs of a pool's runs refer to, and whether they may.
+    """Checks which objects the Jobs of a pool's runs refer to, and whether they are allowed.
 
     Args:
         client: Resolves Prefect's blocks and variables in the template.
@@ -194,7 +194,7 @@ class RunReferences:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rendered:
-    """What the worker asks of the template as it is with the variables of a run."""
+    """The template with the variables of a run, as far as the worker reads it."""
 
     references: frozenset[Reference]
     further: tuple[FurtherRequest, ...]
@@ -280,7 +280,7 @@ _PREFECTS_NAMESPACE = GpuKubernetesJobConfiguration.model_fields["namespace"].de
 
 
 def _read_pod(manifest: Json, read: Callable[[Json, int], _Read]) -> _Read | None:
-    """What is read of the Job's pod. None: it is not a Job, and is refused at the start."""
+    """The parts of the Job's pod that are read. None: not a Job, refused at the start."""
     pod: Any = manifest
     for name in ("spec", "template", "spec"):
         pod = pod.get(name) if isinstance(pod, Mapping) else None

@@ -1,1 +1,1 @@
-"""Which worker acts for the pool."""
+"""Leader election among the workers of a pool."""

@@ -109,7 +109,7 @@ class ClusterLeadership:
 
     @property
     def why_not(self) -> str:
-        """Why this worker does not act, as far as it knows: a clause."""
+        """The known reason why this worker is not acting, as a clause."""
         lease, name = self._lease, self._pool.lease
         if lease is not None and lease.failure is not None:
             place = f"{name} in namespace {self._namespace}"

@@ -1,1 +1,1 @@
-"""What containers print, on the pages of their runs."""
+"""Writes the output of containers to the logs of their runs."""

@@ -1,4 +1,4 @@
-"""What pods wrote before they ended, for runs that cannot log it themselves."""
+"""The last output of pods, for runs that cannot log it themselves."""
 
 import logging
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class FinalLogs:
             self._kept[attempt_id] = await self._read(pod)
 
     def of(self, attempt_id: str) -> tuple[str, ...]:
-        """What was kept of an attempt."""
+        """The saved output of an attempt."""
         return self._kept.get(attempt_id, ())
 
     def forget(self, attempt_id: str) -> None:

@@ -1,4 +1,4 @@
-"""How far the log of a container has been read, so that it can be read on after a cut."""
+"""The read position in the log of a container, so that reading can resume after an interruption."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence

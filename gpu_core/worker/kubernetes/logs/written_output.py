@@ -1,4 +1,4 @@
-"""What an earlier follower wrote of a container's output: the run's log in Prefect has it."""
+"""The output of a container that an earlier follower wrote, read from the run's log."""
 
 import logging
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ class WrittenOutput:
                 await anyio.sleep(_RETRY_S)
 
     async def _send_what_is_queued(self) -> None:
-        """What this process wrote before it lost its lease may still be on its way."""
+        """Send queued lines: those from before the loss of the lease may not have arrived yet."""
         async with self._sending:
             if not self._is_sent:
                 await APILogHandler.aflush()

@@ -1,4 +1,4 @@
-"""Which GPUs this machine offers: the real ones, else the virtual ones that the policy declares."""
+"""Detects the GPUs of this machine: physical GPUs, else the virtual GPUs of the policy."""
 
 import socket
 from collections import defaultdict
@@ -56,7 +56,7 @@ def local_nodes(policy: Policy, capacity_type: CapacityType = "on-demand") -> tu
 
 
 def _machine(node: Node, nodes: int) -> Machine:
-    """What is paid for with this node. The CPUs and memory of several nodes are counted once."""
+    """The billed resources of this node. The CPUs and memory of several nodes are counted once."""
     is_whole = nodes == 1
     return Machine(
         gpus=len(node.gpu_ids),

@@ -28,7 +28,7 @@ _MOST_WINDOWS = 16 * 24 * 60
 
 
 class Sampler(Protocol):
-    """Where samples come from."""
+    """A source of samples."""
 
     def sample(self, now: datetime) -> tuple[GpuSample, ...]:
         """What do the GPUs do?

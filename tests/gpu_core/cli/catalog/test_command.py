@@ -141,6 +141,26 @@ def test_show_says_which_prices_are_unknown_or_of_an_unknown_day(
     assert (rows["q9.large"]["source"], rows["q9.large"]["is_date_exact"]) == ("a test", False)
 
 
+@pytest.mark.parametrize(
+    ("columns", "wants_place"),
+    [pytest.param(40, False, id="narrow"), pytest.param(80, True, id="80 columns")],
+)
+def test_words_stay_whole_in_any_terminal(
+    catalog_path: Path,
+    columns: int,
+    wants_place: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["catalog", "show", "--catalog", str(catalog_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    row = next(line for line in lines if line.strip().startswith("a100-80gb"))
+    assert "$0.3750" in row
+    assert ("p9.large" in row) is wants_place
+
+
 def test_a_wrong_name_is_2_with_one_line(
     catalog_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

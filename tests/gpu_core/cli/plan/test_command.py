@@ -68,6 +68,8 @@ def test_words_stay_whole_in_any_terminal(
     assert plan("fine-tune a 7B model with LoRA", "--deadline", "90d") == 0
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= columns
+    assert not any("…" in line for line in lines)
+    assert any(line.strip().startswith("a100.8x spot") for line in lines)
     if columns >= 80:
         row = next(line for line in lines if line.strip().startswith("a100.8x spot"))
         assert row.rstrip().endswith("safe")

@@ -10,6 +10,8 @@ from gpu_core.decisions.checks.files.kinds import FileKind, kind_of
     [
         pytest.param({"version": 1, "prices": {}}, "x.yaml", FileKind.POLICY, id="a policy"),
         pytest.param({"version": 1}, "policy.yaml", FileKind.POLICY, id="a policy by its name"),
+        pytest.param({"prices": {}, "quotas": {}}, "x.yaml", FileKind.POLICY, id="no version"),
+        pytest.param({"prices": {}, "quotas": {}, "services": {}}, "x.yaml", None, id="of another"),
         pytest.param({"verison": 1}, "policy.yaml", FileKind.POLICY, id="a misspelt version"),
         pytest.param({"version": 1}, "x.yaml", None, id="a version says nothing"),
         pytest.param({"version": 3, "services": {}}, "compose.yaml", None, id="a compose file"),
