@@ -55,16 +55,22 @@ def mean_interval(values: Sequence[float]) -> Interval | None:
     return Interval(mean - half, mean, mean + half)
 
 
-def is_lower(one: Sequence[float], other: Sequence[float], comparisons: int = 1) -> bool:
+def is_lower(
+    one: Sequence[float],
+    other: Sequence[float],
+    comparisons: int = 1,
+    false_part: float = 1 - CONFIDENCE,
+) -> bool:
     """Is the mean of the one lower than that of the other, beyond noise?
 
-    Two-sided, at 95 % for all comparisons together (Bonferroni). With fewer than two repeats of
-    either nothing is beyond noise.
+    Two-sided, for all comparisons together (Bonferroni). With fewer than two repeats of either
+    nothing is beyond noise.
 
     Args:
         one: One number for each repeat, finite.
         other: The same of the other configuration.
         comparisons: How many are made in the experiment, 1 or more.
+        false_part: Of experiments in which only noise varies: how many may name a difference.
     """
     gap = mean_of(other) - mean_of(one)
     if min(len(one), len(other)) < 2 or gap <= 0:
@@ -76,7 +82,7 @@ def is_lower(one: Sequence[float], other: Sequence[float], comparisons: int = 1)
     freedom = sum(parts) ** 2 / sum(
         part**2 / (len(values) - 1) for part, values in zip(parts, (one, other), strict=True)
     )
-    return gap > error * t_quantile(1 - (1 - CONFIDENCE) / 2 / comparisons, freedom)
+    return gap > error * t_quantile(1 - false_part / 2 / comparisons, freedom)
 
 
 def leaders(samples: Mapping[str, Sequence[float]]) -> tuple[str, ...]:

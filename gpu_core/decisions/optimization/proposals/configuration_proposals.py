@@ -3,11 +3,11 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
 from gpu_core.decisions.model.units import format_duration, format_usd
+from gpu_core.decisions.optimization.experiments.repeats import is_lower
 from gpu_core.decisions.optimization.proposals.interruption_model import Numbers
 from gpu_core.decisions.optimization.proposals.period import Period
 from gpu_core.decisions.optimization.proposals.run_facts import Configuration, RunFact
@@ -63,8 +63,8 @@ def configuration_case(
 ) -> ConfigurationCase | None:
     """What would the deployment save on the other configuration? None: it may be noise.
 
-    The two means differ by Welch's statistic (Biometrika 34, 1947) beyond the normal quantile of
-    the permitted false proposals, shared between all comparisons (Bonferroni).
+    The two means differ by Welch's test beyond the permitted false proposals, shared between all
+    comparisons (Bonferroni).
 
     Args:
         facts: The runs of the deployment.
@@ -76,9 +76,9 @@ def configuration_case(
     before, after = _costs(usual), _costs(other)
     if before is None or after is None:
         return None
-    error = np.sqrt(before.var(ddof=1) / len(before) + after.var(ddof=1) / len(after))
-    limit = NormalDist().inv_cdf(1 - _FALSE_PROPOSALS / max(1, comparisons_made))
-    if before.mean() - after.mean() <= limit * error:
+    # Two-sided, of which only the one side is a proposal.
+    false_part = 2 * _FALSE_PROPOSALS
+    if not is_lower(after.tolist(), before.tolist(), max(1, comparisons_made), false_part):
         return None
     future = max(1, round(len(facts) * period.verify_days / period.days))
     rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Other histories that could have been, from the days of one: a block bootstrap."""
+"""Histories that could follow, from the days of one: a bootstrap."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -6,9 +6,6 @@ from datetime import date
 import numpy as np
 
 from gpu_core.decisions.optimization.proposals.run_facts import RunFact
-
-BLOCK_DAYS = 7
-"""Blocks are weeks, because weekdays and weekends differ."""
 
 
 def by_day(facts: Sequence[RunFact], first: date, last: date) -> list[list[int]]:
@@ -21,22 +18,19 @@ def by_day(facts: Sequence[RunFact], first: date, last: date) -> list[list[int]]
     return days
 
 
-def resampled(days: Sequence[Sequence[int]], length: int, rng: np.random.Generator) -> list[int]:
-    """The entries of as many days, drawn in blocks of a week.
+def future_history(
+    days: Sequence[Sequence[int]], length: int, rng: np.random.Generator
+) -> list[int]:
+    """The entries of as many days to come.
 
-    The circular block bootstrap: each block begins on any day, and the last day is followed by the
-    first (Politis and Romano, "A circular block-resampling procedure for stationary data", in
-    Exploring the Limits of Bootstrap, 1992).
+    Days are drawn twice with replacement: a history as long as the one that was seen, then the days
+    to come from it. Drawn once, they vary as if the days that were seen were all that can be.
 
     Args:
         days: The entries of each day of the history, one day at least.
         length: Days of the new history.
         rng: Seeded.
     """
-    block = min(BLOCK_DAYS, len(days))
-    found: list[int] = []
-    for begun in range(0, length, block):
-        start = int(rng.integers(len(days)))
-        for offset in range(min(block, length - begun)):
-            found.extend(days[(start + offset) % len(days)])
-    return found
+    could_be = rng.integers(len(days), size=len(days))
+    chosen = could_be[rng.integers(len(days), size=length)]
+    return [entry for day in chosen for entry in days[day]]

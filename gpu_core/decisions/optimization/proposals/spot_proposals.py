@@ -19,7 +19,7 @@ from gpu_core.decisions.optimization.proposals.interruption_model import (
 )
 from gpu_core.decisions.optimization.proposals.period import Period
 from gpu_core.decisions.optimization.proposals.proposal import Unit
-from gpu_core.decisions.optimization.proposals.resampling import by_day, resampled
+from gpu_core.decisions.optimization.proposals.resampling import by_day, future_history
 from gpu_core.decisions.optimization.proposals.run_facts import RunFact
 from gpu_core.decisions.optimization.proposals.unit_cost import unit_cost
 
@@ -153,7 +153,7 @@ def _draws(
 ) -> tuple[float, ...]:
     days = by_day(facts, period.first, period.last)
     rates = terms.hazard.draws(rng, _DRAWS)
-    histories = [resampled(days, period.verify_days, rng) for _ in range(_DRAWS)]
+    histories = [future_history(days, period.verify_days, rng) for _ in range(_DRAWS)]
     chosen = np.array([index for history in histories for index in history], dtype=np.intp)
     if not chosen.size:
         return ()

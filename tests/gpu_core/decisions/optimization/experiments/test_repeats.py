@@ -134,3 +134,16 @@ def test_the_front_is_never_empty_and_has_the_lowest_of_each_objective_or_its_eq
 )
 def test_the_front(points: dict, want_front: tuple[str, ...]) -> None:
     assert pareto_front(points) == want_front
+
+
+def test_few_repeats_need_more_than_many_for_the_same_error() -> None:
+    """One false name in 1,000: 3.3 standard errors are enough of a normal distribution only."""
+    gap = 3.3
+    few, many = (
+        ([0.0, 2 * spread] * half, [gap, gap + 2 * spread] * half)
+        for half in (5, 500)
+        # The standard error of the difference is 1.
+        for spread in ((half * (2 * half - 1) / (2 * half)) ** 0.5,)
+    )
+    assert is_lower(*many, 1, 0.002)
+    assert not is_lower(*few, 1, 0.002)
