@@ -11,7 +11,7 @@ version: 1
 prices: {h100-80gb: {on-demand: 3600}}
 preemption: {grace_period: 12s, min_runtime: 0s}
 checkpoints: {interval: 1s}
-hangs: {action: restart, stuck_after: 5s}
+hangs: {action: restart, stuck_after: 15s}
 """
 
 

@@ -1,6 +1,6 @@
 """Policy section `hangs`: what happens to runs that make no progress."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,9 @@ class HangPolicy(Section):
     action: HangAction = "name"
     """`off`: nothing. `name`: its page says which rank hangs, where and how. `restart`: the attempt
     also ends as `Hung`, which counts towards `max_failures`, and the next one resumes elsewhere."""
-    stuck_after_s: PositiveDuration | None = Field(default=None, alias="stuck_after")
-    """The time without a step after which a run is hung. None: derived from its own steps: five
+    stuck_after_s: Annotated[PositiveDuration, Field(ge=15)] | None = Field(
+        default=None, alias="stuck_after"
+    )
+    """The time without a step after which a run is hung, 15 s at least: runs are judged every 15 s,
+    and a garbage collection or a slow read takes some. None: derived from its own steps: five
     median steps, twice its longest pause, 2 minutes, whichever is the longest."""

@@ -48,6 +48,11 @@ def test_an_address_is_taken_without_a_slash_at_the_end(url, want):
             "memory.gpu_types is not a list (got 'h200'); allowed: a list",
             id="one type that is no list",
         ),
+        pytest.param(
+            {"hangs": {"stuck_after": "1s"}},
+            "hangs.stuck_after is too small (got '1s'); allowed: 15 s or more",
+            id="a time without a step that is shorter than a judgement takes",
+        ),
     ],
 )
 def test_what_is_typed_wrong_is_said_with_what_is_allowed(section, want):
