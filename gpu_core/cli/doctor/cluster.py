@@ -430,7 +430,7 @@ def _seen_node(
         return SeenNode(name=name, facts=None, error=str(error))
     held = tuple(held_on(node).values())
     if facts is not None:
-        facts = replace(facts, node=without_held(facts.node, len(held)))
+        facts = replace(facts, node=without_held(facts.node, held))
     return SeenNode(name=name, facts=facts, is_admitted=is_admitted, held=held)
 
 

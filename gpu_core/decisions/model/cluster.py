@@ -37,6 +37,10 @@ class Machine:
     """Those that are held because they are not well."""
     are_others_withheld: bool = False
     """The well ones get no new runs, because a pod there may get one that is held."""
+    why_held: str = ""
+    """Which are held, and why."""
+    held_until: str = ""
+    """What frees them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,11 @@ class HeldGpu:
     found_at: datetime | None
 
     @property
+    def cause(self) -> str:
+        """The reason without the node, where it has one."""
+        return self.reason.partition(" (node ")[0]
+
+    @property
     def text(self) -> str:
         """For people: what is wrong and what helps."""
         return f"{self.gpu_id} is held: {self.reason}; {self.remedy}"

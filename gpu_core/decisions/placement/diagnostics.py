@@ -53,6 +53,9 @@ class NotPlaced:
     """Not included in the usable GPUs."""
     avoided_free_gpus: int = 0
     """On nodes that the workload avoids; not included in the other numbers."""
+    withheld: tuple[Node, ...] = ()
+    """Nodes whose well GPUs get no new runs, because one of theirs is held; all of their GPUs are
+    included in those that are unhealthy."""
 
 
 def diagnose(shape: Shape, node_infos: Iterable[NodeInfo]) -> NotPlaced:
@@ -68,6 +71,11 @@ def diagnose(shape: Shape, node_infos: Iterable[NodeInfo]) -> NotPlaced:
         ),
         avoided_free_gpus=sum(
             node_info.free_gpus for node_info in suited if filters.is_avoided(shape, node_info.node)
+        ),
+        withheld=tuple(
+            node
+            for node in (node_info.node for node_info in wanted)
+            if node.machine is not None and node.machine.are_others_withheld
         ),
     )
 

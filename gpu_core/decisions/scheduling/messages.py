@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from gpu_core.decisions.model.cluster import Allocation, Placement
+from gpu_core.decisions.model.cluster import Allocation, Node, Placement
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Hold, Workload
@@ -316,6 +316,40 @@ def min_runtime_protects(
     )
 
 
+# Of nodes with a held GPU.
+_MOST_NAMED = 2
+
+
+def _withheld(nodes: Sequence[Node]) -> list[str]:
+    """The GPUs of nodes with a held one: whose, and why."""
+    named = [
+        f"{count(len(node.gpu_ids), 'GPU')} of {node.name} withheld, "
+        f"because a pod there may get the held one ({node.machine.why_held})"
+        for node in nodes[:_MOST_NAMED]
+        if node.machine is not None
+    ]
+    more = len(nodes) - _MOST_NAMED
+    return [*named, f"so are those of {count(more, 'more node')}"] if more > 0 else named
+
+
+def _what_frees(withheld: Sequence[Node], *, needs_repair: bool) -> str:
+    helps = [
+        f" {node.name}: {node.machine.held_until}."
+        for node in withheld[:_MOST_NAMED]
+        if node.machine is not None
+    ]
+    if not needs_repair:
+        first = "It starts when enough of them are free; it is the first run for them."
+    elif withheld:
+        first = "Too few can be used: it starts when what is held is freed, withdrawn or replaced."
+    else:
+        first = (
+            "Too few can be used: it starts when they are repaired, replaced or no longer used "
+            "by others."
+        )
+    return first + "".join(helps)
+
+
 def waiting_for_gpus(
     workload: Workload,
     not_placed: NotPlaced,
@@ -332,9 +366,11 @@ def waiting_for_gpus(
         starts_s: When it starts if all end when they are thought to; None: unknown.
     """
     parts = [_free(not_placed, workload)]
-    if not_placed.unhealthy_gpus:
-        verb = "is" if not_placed.unhealthy_gpus == 1 else "are"
-        parts.append(f"{not_placed.unhealthy_gpus} {verb} unhealthy or used by others")
+    unhealthy = not_placed.unhealthy_gpus - sum(len(n.gpu_ids) for n in not_placed.withheld)
+    if unhealthy:
+        verb = "is" if unhealthy == 1 else "are"
+        parts.append(f"{unhealthy} {verb} unhealthy or used by others")
+    parts += _withheld(not_placed.withheld)
     if not_placed.avoided_free_gpus:
         parts.append(_avoided(not_placed.avoided_free_gpus, workload))
     if holders:
@@ -343,10 +379,7 @@ def waiting_for_gpus(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_GPUS,
         summary=f"Waiting for {_wanted(workload)}: {', '.join(parts)}.",
-        resolution="Too few can be used: it starts when they are repaired, replaced "
-        "or no longer used by others."
-        if needs_repair
-        else "It starts when enough of them are free; it is the first run for them.",
+        resolution=_what_frees(not_placed.withheld, needs_repair=needs_repair),
         position=position,
         expected_start_at=_instant(starts_s),
         numbers={

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok, warning
-from gpu_core.decisions.kubernetes.nodes.held_gpus import HELD_ANNOTATION, withheld_gpus
+from gpu_core.decisions.kubernetes.nodes.held_gpus import free_command, withheld_gpus
 from gpu_core.decisions.kubernetes.nodes.karpenter_node_pools import NodePoolOffer
 from gpu_core.decisions.kubernetes.nodes.nodes import NodeFacts
 from gpu_core.decisions.model.cluster import Node
@@ -127,7 +127,7 @@ def _held_finding(node: Node, held: Sequence[HeldGpu]) -> Finding:
     return warning(
         "nodes.held",
         f"node {node.name}: {why}{rest}",
-        f"{held[0].remedy}, then `kubectl annotate node {node.name} {HELD_ANNOTATION}-`",
+        f"{held[0].remedy}, then {free_command(node.name)}",
     )
 
 

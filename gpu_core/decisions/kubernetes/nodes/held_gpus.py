@@ -1,7 +1,7 @@
 """GPUs of nodes that no run may use: an annotation of their node has them, over all restarts."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -63,13 +63,13 @@ def held_annotation(node: Mapping[str, Any], gpus: Iterable[HeldGpu], rules_vers
     )
 
 
-def without_held(node: Node, held: int) -> Node:
-    """The node as the planner sees it, with this number of its GPUs held.
+def without_held(node: Node, gpus: Collection[HeldGpu]) -> Node:
+    """The node as the planner sees it, with these of its GPUs held.
 
     It is unknown which GPU the device plugin gives to a pod. The node gets no new runs until the
     plugin has withdrawn at least as many GPUs.
     """
-    machine = node.machine
+    machine, held = node.machine, len(gpus)
     if not held or node.is_planned or (machine is not None and machine.faulty_gpus >= held):
         return node
     gpu_ids = frozenset(node.gpu_ids)
@@ -78,8 +78,15 @@ def without_held(node: Node, held: int) -> Node:
             machine,
             faulty_gpus=min(machine.gpus, held),
             are_others_withheld=gpu_ids > node.unhealthy_gpu_ids,
+            why_held="; ".join(f"{gpu.gpu_id}: {gpu.cause}" for gpu in gpus),
+            held_until=f"{next(iter(gpus)).remedy}, then {free_command(node.name)}",
         )
     return replace(node, unhealthy_gpu_ids=gpu_ids, machine=machine)
+
+
+def free_command(node: str) -> str:
+    """How a person frees the GPUs of this node."""
+    return f"`kubectl annotate node {node} {HELD_ANNOTATION}-`"
 
 
 def withheld_gpus(node: Node) -> int:

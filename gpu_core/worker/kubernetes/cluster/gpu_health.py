@@ -1,6 +1,7 @@
 """Judges the GPUs of a cluster by the Prometheus of the policy, and holds those not well."""
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -11,6 +12,7 @@ from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.adapters.prometheus.queries import PrometheusError, query_samples
 from gpu_core.decisions.kubernetes.nodes.held_gpus import (
     HELD_ANNOTATION,
+    free_command,
     held_annotation,
     held_on,
     withheld_gpus,
@@ -38,6 +40,10 @@ _log = logging.getLogger("prefect.gpu.devices")
 _EVERY_S = 10.0
 _ANSWER_S = 10.0
 
+# A node whose device plugin withdraws a GPU and offers it again is said to be closed once in this
+# time.
+_CLOSED_EVERY_S = 3600.0
+
 _FORGOTTEN = "a held GPU is held until the worker restarts"
 
 _Key = tuple[str, str]
@@ -63,6 +69,7 @@ class GpuHealthWatch:
         rights: What the worker was refused.
         wake: Called when a GPU is held.
         answer_s: How long all questions may take.
+        clock_s: Seconds that never go back.
     """
 
     def __init__(
@@ -74,6 +81,7 @@ class GpuHealthWatch:
         rights: MissingRights,
         wake: Callable[[], None],
         answer_s: float = _ANSWER_S,
+        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
         self._nodes = nodes
@@ -82,13 +90,14 @@ class GpuHealthWatch:
         self._rights = rights
         self._wake = wake
         self._answer_s = answer_s
+        self._clock_s = clock_s
         self._url: str | None = None
         self._health = ClusterHealth()
         self._unwritten: dict[_Key, HeldGpu] = {}
         self._written: set[_Key] = set()
         self._said: dict[_Key, Finding] = {}
         self._failure: str | None = None
-        self._withheld: frozenset[str] = frozenset()
+        self._closed_said_s: dict[str, float] = {}
         self.verdicts: Mapping[str, HealthVerdict] = {}
         """On the GPUs that are not well, by UUID: few of a large cluster. Any thread reads it."""
 
@@ -146,16 +155,25 @@ class GpuHealthWatch:
             policy: Knows what the GPUs cost that get no runs.
         """
         held = {name: self._held_on(name) for name in self._affected()}
-        left = tuple(without_held(node, len(held.get(node.name, ()))) for node in nodes)
-        withheld = {each.name: each for each in left if withheld_gpus(each)}
-        for name in sorted(withheld.keys() - self._withheld):
-            _log.warning(
-                "Node %s gets no new runs until its device plugin withdraws what is held: its "
-                "other %s, %s an hour, may idle",
-                *(name, count(withheld_gpus(withheld[name]), "GPU"), _cost(withheld[name], policy)),
-            )
-        self._withheld = frozenset(withheld)
+        left = tuple(without_held(node, held.get(node.name, {}).values()) for node in nodes)
+        now_s = self._clock_s()
+        self._closed_said_s = {
+            name: said_s
+            for name, said_s in self._closed_said_s.items()
+            if held.get(name) and now_s - said_s < _CLOSED_EVERY_S
+        }
+        for node in left:
+            if withheld_gpus(node) and node.name not in self._closed_said_s:
+                self._closed_said_s[node.name] = now_s
+                self._say_closed(node, policy)
         return left
+
+    def _say_closed(self, node: Node, policy: Policy) -> None:
+        _log.warning(
+            "Node %s gets no new runs until its device plugin withdraws what is held: its "
+            "other %s, %s an hour, may idle",
+            *(node.name, count(withheld_gpus(node), "GPU"), _cost(node, policy)),
+        )
 
     def trouble(
         self, running: AttemptState, pods: Sequence[Json], now: datetime
@@ -234,8 +252,8 @@ class GpuHealthWatch:
             found_at=finding.found_at,
         )
         _log.error(
-            "%s of node %s is held (%s): %s; %s, and free it with `kubectl annotate node %s %s-`",
-            *(gpu_id, name, finding.verdict, finding.reason, finding.remedy, name, HELD_ANNOTATION),
+            "%s of node %s is held (%s): %s; %s, and free it with %s",
+            *(gpu_id, name, finding.verdict, finding.reason, finding.remedy, free_command(name)),
         )
         self._wake()
 

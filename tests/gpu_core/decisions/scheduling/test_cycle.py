@@ -5,8 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.kubernetes.nodes.held_gpus import without_held
+from gpu_core.decisions.model.cluster import Machine, NodeShare
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.gpu_health import HealthVerdict, HeldGpu
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
@@ -538,6 +540,43 @@ class TestExplanations:
         assert reported(result, "w").summary == (
             "Waiting for 2 GPUs of any type on one node: 3 of 5 are free (1 on one node), "
             "1 is unhealthy or used by others, 'a' holds 1, 'b' holds 1."
+        )
+
+    def test_why_well_gpus_are_withheld_and_what_frees_them_is_said(self):
+        """Not that they are unhealthy, or used by others."""
+        held = HeldGpu(
+            gpu_id="GPU-a",
+            verdict=HealthVerdict.RESET,
+            reason="XID 79 (the GPU has fallen off the bus) (node n1)",
+            remedy="restart the machine",
+            found_at=None,
+        )
+        nodes = [
+            without_held(make_node(f"n{number}", 2, machine=Machine(gpus=2)), [held])
+            for number in (1, 2, 3, 4)
+        ]
+        explanation = reported(
+            plan(
+                [*nodes, make_node("z", 2)],
+                [low("l", {"z": "0 1"}, priority=HIGH)],
+                [make_workload("w", 2)],
+            ),
+            "w",
+        )
+        assert explanation.summary == (
+            "Waiting for 2 GPUs of any type on one node: 0 of 2 are free, 2 GPUs of n1 withheld, "
+            "because a pod there may get the held one (GPU-a: XID 79 (the GPU has fallen off the "
+            "bus)), 2 GPUs of n2 withheld, because a pod there may get the held one (GPU-a: XID 79 "
+            "(the GPU has fallen off the bus)), so are those of 2 more nodes, 'l' holds 2."
+        )
+        assert explanation.resolution == (
+            "It starts when enough of them are free; it is the first run for them. n1: restart the "
+            "machine, then `kubectl annotate node n1 prefect-gpu.dev/held-gpus-`. n2: restart the "
+            "machine, then `kubectl annotate node n2 prefect-gpu.dev/held-gpus-`."
+        )
+        only = reported(plan(nodes[:1], [], [make_workload("w", 2)]), "w")
+        assert only.resolution.startswith(
+            "Too few can be used: it starts when what is held is freed, withdrawn or replaced. n1: "
         )
 
     def test_many_holders_are_cut_short(self):

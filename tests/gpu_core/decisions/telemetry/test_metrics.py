@@ -11,7 +11,7 @@ from gpu_core.adapters.prometheus.exposition import exposition
 from gpu_core.decisions.kubernetes.nodes.held_gpus import without_held
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import Machine, Node
-from gpu_core.decisions.model.gpu_health import HealthVerdict
+from gpu_core.decisions.model.gpu_health import HealthVerdict, HeldGpu
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.telemetry.gpu_groups import gpu_groups
 from gpu_core.decisions.telemetry.metrics import (
@@ -178,7 +178,8 @@ def test_gpus_are_counted_once_each():
 )
 def test_well_gpus_that_get_no_runs_are_withheld_and_have_a_price(used, want):
     node = Node(name="a", gpu_type="t4", gpu_ids=("0", "1", "2", "3"), machine=Machine(gpus=4))
-    found = gpu_groups([without_held(node, 1)], {("a", gpu_id) for gpu_id in used})
+    held = HeldGpu(gpu_id="0", verdict=HealthVerdict.DRAIN, reason="", remedy="", found_at=None)
+    found = gpu_groups([without_held(node, [held])], {("a", gpu_id) for gpu_id in used})
     assert found == {GpuGroup("t4", "on-demand", state): n for state, n in want.items()}
     prices = {("t4", "on-demand"): 500_000}
     cost = withheld_micro_usd(found, lambda *of: prices.get(of))

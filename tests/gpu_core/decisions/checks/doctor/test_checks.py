@@ -567,7 +567,7 @@ def a_node(
         "status": status,
     }
     facts = node_facts(node, (), policy, pool="gpu")
-    facts = replace(facts, node=without_held(facts.node, len(held)))
+    facts = replace(facts, node=without_held(facts.node, held))
     return SeenNode(name=name, facts=facts, is_admitted=is_admitted, held=held)
 
 

@@ -99,7 +99,7 @@ def test_a_node_gets_no_runs_while_a_pod_may_get_a_held_gpu(
 ):
     machine = Machine(gpus=4, faulty_gpus=withdrawn)
     before = Node(name="n1", gpu_type="l4", gpu_ids=("0", "1", "2", "3"), machine=machine)
-    after = without_held(before, held)
+    after = without_held(before, [ILL] * held)
     assert (len(after.unhealthy_gpu_ids) == 4) is want_closed
     assert after.gpu_ids == before.gpu_ids
     assert after.machine.faulty_gpus == want_faulty
@@ -113,4 +113,4 @@ def test_a_node_that_is_closed_for_another_reason_withholds_no_gpu():
         name="n1", gpu_type="l4", gpu_ids=gpu_ids, unhealthy_gpu_ids=frozenset(gpu_ids),
         machine=Machine(gpus=2),
     )  # fmt: skip
-    assert withheld_gpus(without_held(cordoned, 1)) == 0
+    assert withheld_gpus(without_held(cordoned, [ILL])) == 0

@@ -37,6 +37,7 @@ class World:
     """A cluster of two nodes with two GPUs each, and a Prometheus that knows them."""
 
     def __init__(self, monkeypatch):
+        self.clock_s, self.withdrawn = 0.0, 0
         self.nodes = {
             name: {"metadata": {"name": name, "uid": name, "annotations": {}}}
             for name in ("n1", "n2")
@@ -49,7 +50,7 @@ class World:
     def restart(self):
         self.watch = GpuHealthWatch(
             self, lambda: self.nodes, lambda: dict.fromkeys(self.nodes, 2),
-            lambda: self.acts, MissingRights(), self.wake,
+            lambda: self.acts, MissingRights(), self.wake, clock_s=lambda: self.clock_s,
         )  # fmt: skip
         self.watch.set_policy(TelemetryPolicy(prometheus_url=URL))
 
@@ -88,8 +89,9 @@ class World:
         return {n: sorted(held_on(node)) for n, node in self.nodes.items() if held_on(node)}
 
     def usable(self):
+        machine = Machine(gpus=2, faulty_gpus=self.withdrawn)
         nodes = [
-            Node(name=name, gpu_type="l4", gpu_ids=("0", "1"), machine=Machine(gpus=2))
+            Node(name=name, gpu_type="l4", gpu_ids=("0", "1"), machine=machine)
             for name in self.nodes
         ]
         return {
@@ -140,6 +142,17 @@ async def test_what_the_other_gpus_of_its_node_cost_is_said_once(world, caplog):
         "Node n1 gets no new runs until its device plugin withdraws what is held: its other 1 GPU, "
         "$0.7000 an hour, may idle"
     ]
+
+
+async def test_a_device_plugin_that_changes_its_mind_is_told_of_once_an_hour(world, caplog):
+    await world.look(3)
+    await world.look(3, GPU_a=90.0)
+    for at_s in (0, 60, 3500, 3700, 3760):
+        world.clock_s = at_s
+        for world.withdrawn in (0, 1):
+            world.usable()
+    lines = [r for r in caplog.records if "gets no new runs" in r.getMessage()]
+    assert len(lines) == 2
 
 
 async def test_where_no_pod_is_known_only_a_run_with_all_gpus_of_the_node_moves(world):
