@@ -155,7 +155,7 @@ class Checkpointing:
         self._notices = Notices(()) if run is None else notices_of(run, can_save=can_save)
         self._answered: Notice | None = None
         self._report = CheckpointReport(attempt_id="" if run is None else run.attempt_id)
-        self._prefect = prefect_report_of(run, ranks)
+        self._prefect = prefect_report_of(run)
         self._report_lock = threading.Lock()
         self.progress = Progress(run, ranks, clock, self._prefect)
         """What the worker learns of this process's steps: `due` and `save` report them."""
@@ -446,7 +446,7 @@ class Checkpointing:
 
     def _report_to_worker(self, report: CheckpointReport) -> None:
         self._report = report
-        if self._prefect is not None:
+        if self._prefect is not None and self._ranks.rank == 0:
             self._prefect.publish(report)
         if self._run_dir is None:
             return

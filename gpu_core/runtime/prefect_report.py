@@ -12,7 +12,6 @@ from gpu_core.adapters.files.run_files import CheckpointReport
 from gpu_core.decisions.checkpoints.progress_labels import EVERY_S
 from gpu_core.decisions.checkpoints.report_labels import Label, to_labels
 from gpu_core.decisions.requests.run_context import RunContext
-from gpu_core.runtime.ranks import Ranks
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -115,12 +114,12 @@ def _read(progress: "Callable[[], dict[str, Label]]") -> "dict[str, Label]":
         return {}
 
 
-def prefect_report_of(run: RunContext | None, ranks: Ranks) -> PrefectReport | None:
-    """How does this process report to its worker? None: it shares a folder, or has no say.
+def prefect_report_of(run: RunContext | None) -> PrefectReport | None:
+    """How does this process report to its worker? None: it shares a folder.
 
-    The first rank speaks for all.
+    What is not of the first rank is sent only while it hangs.
     """
-    if run is None or not run.reports_to_prefect or ranks.rank != 0:
+    if run is None or not run.reports_to_prefect:
         return None
     return PrefectReport(run.flow_run_id)
 

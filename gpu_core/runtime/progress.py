@@ -14,7 +14,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -53,7 +53,7 @@ def reporting_progress(ranks: Ranks | None = None) -> "Progress":
         ranks: The processes that work together; by default this one alone works.
     """
     run, ranks = RunContext.from_environment(os.environ), ranks or Ranks()
-    return Progress(run, ranks, prefect=prefect_report_of(run, ranks))
+    return Progress(run, ranks, prefect=prefect_report_of(run))
 
 
 class Progress:
@@ -89,6 +89,7 @@ class Progress:
             ranks=ranks.count,
             pid=os.getpid(),
             progressed_at=datetime.now(UTC),
+            node_rank=_node_rank(os.environ),
         )
 
     def __enter__(self) -> Self:
@@ -192,7 +193,7 @@ class Progress:
             write_progress_report(self._run_dir, self._current())
 
     def _labels(self) -> dict[str, Label]:
-        """What the first rank sends to a worker that shares no folder; any thread may ask."""
+        """What this rank sends to a worker that shares no folder; any thread may ask."""
         return self._pod.labels(self._current(), datetime.now(UTC))
 
     def _current(self) -> ProgressReport:
@@ -203,6 +204,12 @@ class Progress:
             median_step_s=None if len(intervals) < 3 else median(intervals),
             longest_step_s=self._longest_s,
         )
+
+
+def _node_rank(environment: Mapping[str, str]) -> int | None:
+    """Which node of a gang is this, from 0? None: nothing says so."""
+    text = environment.get("NODE_RANK", "")
+    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def _dump_on_signal(path: Path) -> bool:

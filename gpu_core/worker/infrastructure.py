@@ -5,7 +5,7 @@ may answer from what it has watched; it never decides what an end means.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -114,6 +114,8 @@ class ObservedUse:
     """Of each of its ranks that reports."""
     has_rank_order: bool = True
     """Whether its GPUs are in the order of its ranks."""
+    nodes: Mapping[int, str] = field(default_factory=dict)
+    """Of a gang, by the number of the node in it, from 0."""
 
 
 class Infrastructure(Protocol):

@@ -6,6 +6,7 @@ take it.
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -39,6 +40,8 @@ class ProgressReport:
     """The last request, or action of a person, that the flow has reported."""
     gpu_id: str | None = None
     """The UUID of the GPU that the rank computes on; None: unknown."""
+    node_rank: int | None = None
+    """Which node of its gang it is on, from 0; None: it says nothing of a gang."""
     dumps_stacks: bool = False
     """SIGUSR2 makes the process write its stacks into `stacks-RANK.txt`."""
 
@@ -59,13 +62,15 @@ def write_progress_report(run_dir: Path, report: ProgressReport) -> None:
 
 
 def read_progress_reports(run_dir: Path, attempt_id: str) -> tuple[ProgressReport, ...]:
-    """What have the ranks of this attempt done last? By rank; those that do not report are left
-    out."""
-    first = _read(run_dir, 0, attempt_id)
-    if first is None:
-        return ()
-    others = (_read(run_dir, rank, attempt_id) for rank in range(1, min(first.ranks, _MOST_RANKS)))
-    return (first, *(report for report in others if report is not None))
+    """What have the ranks of this attempt done last? By rank; those that do not report here are
+    left out."""
+    ranks = sorted(
+        int(found[1])
+        for path in run_dir.glob("progress-*.json")
+        if (found := re.fullmatch(r"progress-(\d{1,6})\.json", path.name))
+    )
+    reports = (_read(run_dir, rank, attempt_id) for rank in ranks[:_MOST_RANKS])
+    return tuple(report for report in reports if report is not None)
 
 
 def progress_report_of(values: Mapping[str, object]) -> ProgressReport | None:
@@ -101,10 +106,13 @@ def _read(run_dir: Path, rank: int, attempt_id: str) -> ProgressReport | None:
 
 
 def _report(fields: RecordFields) -> ProgressReport:
+    rank, ranks = fields.required("rank", int), fields.required("ranks", int)
+    if not 0 <= rank < ranks:
+        raise ValueError(f"rank {rank} of {ranks} is out of range")
     return ProgressReport(
         attempt_id=fields.required("attempt_id", str),
-        rank=fields.required("rank", int),
-        ranks=fields.required("ranks", int),
+        rank=rank,
+        ranks=ranks,
         pid=fields.required("pid", int),
         steps=fields.required("steps", int),
         progressed_at=fields.required("progressed_at", datetime),
@@ -113,5 +121,6 @@ def _report(fields: RecordFields) -> ProgressReport:
         phase=fields.optional("phase", str),
         used_at=fields.optional("used_at", datetime),
         gpu_id=fields.optional("gpu_id", str),
+        node_rank=fields.optional("node_rank", int),
         dumps_stacks=fields.optional("dumps_stacks", bool) or False,
     )

@@ -10,6 +10,7 @@ import psutil
 
 from gpu_core.adapters.files.progress_report import ProgressReport, read_stacks
 from gpu_core.adapters.host.attempt_mark import attempt_id_of
+from gpu_core.decisions.telemetry.stacks import main_thread_first
 
 # The handler is C code of Python itself and answers within milliseconds, also where Python hangs.
 _ANSWER_S = 2.0
@@ -21,6 +22,8 @@ def dump_stacks(
 ) -> dict[int, str]:
     """What do these ranks do at this moment? By rank; those that do not answer are left out.
 
+    The main thread is the first of each.
+
     Args:
         run_dir: Where they write.
         attempt_id: Whose processes they are: no other process gets the signal.
@@ -31,17 +34,17 @@ def dump_stacks(
         before = read_stacks(run_dir, report.rank)
         if report.dumps_stacks and _ask(report.pid, attempt_id):
             asked[report.rank] = len(before)
-    found: dict[int, str] = {}
+    found = dict.fromkeys(asked, "")
+    written = set[int]()
     until_s = time.monotonic() + _ANSWER_S
-    while asked.keys() - found.keys() and time.monotonic() < until_s:
+    while asked.keys() - written and time.monotonic() < until_s:
         time.sleep(_POLL_S)
         for rank, length in asked.items():
             text = read_stacks(run_dir, rank)[length:]
-            if text and text == found.get(rank, ""):
-                continue
-            if text:
-                found[rank] = text
-    return found
+            if text and text == found[rank]:  # all of it: the main thread comes last
+                written.add(rank)
+            found[rank] = text
+    return {rank: main_thread_first(text) for rank, text in found.items() if text}
 
 
 def _ask(pid: int, attempt_id: str) -> bool:

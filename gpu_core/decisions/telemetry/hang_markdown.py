@@ -38,7 +38,7 @@ def hang_markdown(
 
     Args:
         finding: The hang.
-        stacks: Of each rank that answered, as faulthandler writes them.
+        stacks: Of each rank that answered, with its main thread first.
         hourly_micro_usd: What the run costs in an hour; None: it has no price.
         now: Aware.
     """
@@ -49,7 +49,7 @@ def hang_markdown(
     ]
     shown = sorted(stacks, key=lambda rank: (rank not in finding.ranks, rank))
     for rank in shown[:_MOST_STACKS]:
-        text = stacks[rank].strip()[-_LONGEST_STACK:].replace("```", "'''")
+        text = stacks[rank].strip()[:_LONGEST_STACK].replace("```", "'''")
         lines += ["", f"Rank {rank}, the innermost frames first:", "", "```", text, "```"]
     if len(shown) > _MOST_STACKS:
         lines += ["", f"{len(shown) - _MOST_STACKS} more ranks have answered."]

@@ -21,6 +21,7 @@ from gpu_core.decisions.telemetry.activity import (
     RunActivity,
     Signal,
 )
+from gpu_core.decisions.telemetry.stacks import innermost_frames
 from gpu_core.decisions.telemetry.summary import BUSY_RATIO
 from gpu_core.decisions.telemetry.use_text import format_ratio
 
@@ -127,9 +128,9 @@ class RankState:
     """Now; None: not sampled, or too long ago."""
     level: WorkLevel = WorkLevel()
     stack: str = ""
-    """Of its threads; empty: not taken."""
+    """Of its threads, the main one first; empty: not taken."""
     ranks: int = 1
-    """How many the run has; those of other pods do not report."""
+    """How many the run has; those of other pods report only once they are quiet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,7 +326,11 @@ def _faulty(going: Sequence[RankState], stuck: Sequence[RankState]) -> list[Rank
 
 
 def _misses_collective(rank: RankState) -> bool:
-    return bool(rank.stack) and _COLLECTIVE.search(_top(rank.stack)) is None
+    return bool(rank.stack) and not _is_in(_COLLECTIVE, rank)
+
+
+def _is_in(functions: re.Pattern[str], rank: RankState) -> bool:
+    return functions.search(innermost_frames(rank.stack, _TOP_FRAMES)) is not None
 
 
 def _leaves_gpu_idle(rank: RankState) -> bool:
@@ -336,7 +341,7 @@ def _leaves_gpu_idle(rank: RankState) -> bool:
 
 
 def _kind(faulty: Sequence[RankState], going: Sequence[RankState]) -> HangKind:
-    if any(rank.stack and _LOADER.search(_top(rank.stack)) for rank in faulty):
+    if any(_is_in(_LOADER, rank) for rank in faulty):
         return HangKind.DEAD_LOADER
     is_single = len(faulty) < len(going)
     loads = [rank.load for rank in faulty if rank.load is not None]
@@ -345,12 +350,6 @@ def _kind(faulty: Sequence[RankState], going: Sequence[RankState]) -> HangKind:
         return HangKind.SLOW_RANK
     is_running = any((load.utilization_ratio or 0.0) >= _SPINNING_RATIO for load in loads)
     return HangKind.SPINNING if is_running or computes else HangKind.DEADLOCKED
-
-
-def _top(stack: str) -> str:
-    """The innermost frames of the main thread, which faulthandler writes last."""
-    main = re.split(r"^(?:Current thread|Thread) .*$", stack.strip(), flags=re.M)[-1]
-    return "\n".join(main.strip().splitlines()[:_TOP_FRAMES])
 
 
 def _text(

@@ -619,7 +619,15 @@ class KubernetesInfrastructure:
             activity=self._pod_use.activity(running),
             progress=reported_progress(running, datetime.now(UTC)),
             has_rank_order=False,
+            nodes=self._nodes_of_gang(running),
         )
+
+    def _nodes_of_gang(self, running: AttemptState) -> dict[int, str]:
+        pods = self._view.pods_of(running.attempt.attempt_id)
+        nodes = {node_rank(pod): pod["spec"].get("nodeName") for pod in pods}
+        return {
+            int(rank): node for rank, node in nodes.items() if node and rank and rank.isdecimal()
+        }
 
     def measurements(
         self,
@@ -635,7 +643,7 @@ class KubernetesInfrastructure:
     async def stacks(
         self, running: AttemptState, progress: Sequence[ProgressReport]
     ) -> Mapping[int, str]:
-        """Those that its first rank has taken and sent: no signal reaches a pod's processes."""
+        """Those that its ranks have taken and sent: no signal reaches a pod's processes."""
         return stacks_in(running.labels, running.attempt.attempt_id, datetime.now(UTC))
 
     async def host_summary(self, running: AttemptState) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from gpu_core.decisions.policy.hangs import HangPolicy
 from gpu_core.decisions.telemetry.hang_markdown import HANG_KEY, hang_markdown, hang_sentence
 from gpu_core.decisions.telemetry.hangs import (
     HangFinding,
+    HangKind,
     RankState,
     WorkLevel,
     find_hang,
@@ -37,6 +38,9 @@ _EVERY_S = 15.0
 # What is found once may end by itself: a run is restarted when it is found again after this time.
 _SURE_AFTER = timedelta(seconds=30)
 
+# Ranks in other pods send their stacks once a minute; what has not come by then does not come.
+_STACKS_WITHIN = timedelta(minutes=2)
+
 
 @dataclass(slots=True)
 class _Watched:
@@ -46,8 +50,18 @@ class _Watched:
     steps: dict[int, int]
     found_at: datetime | None = None
     """Since when it hangs; None: it makes progress."""
-    is_named: bool = False
-    """Its log says so: it does once the stacks are taken."""
+    stacks: dict[int, str] = field(default_factory=dict)
+    """Those that have come since."""
+    is_being_named: bool = False
+    named: tuple[HangKind, tuple[int, ...]] | None = None
+    """How it hangs and which ranks are at fault, as its log says once the stacks are taken."""
+
+    def lacks_stacks(self, observed: ObservedUse) -> bool:
+        """Has a rank not sent its stacks that may?"""
+        reports = observed.progress
+        may_come = {each.rank for each in reports if each.dumps_stacks}
+        is_quiet = len(reports) < max((each.ranks for each in reports), default=0)
+        return is_quiet or not may_come <= self.stacks.keys()
 
 
 class HangWatch:
@@ -95,27 +109,35 @@ class HangWatch:
             attempt_id = running.attempt.attempt_id
             known = watched[attempt_id] = self._watched.get(attempt_id) or _Watched({}, {})
             with self._attempts.faults.of_run(running, "judged by its progress", now):
-                finding = await self._find(running, known, policy, now)
+                observed = await self._infrastructure.observed_use(running)
+                finding = self._find(running, known, observed, policy, now)
                 if finding is not None and policy.action == "restart":
-                    found_at = known.found_at or now
-                    if now - found_at >= _SURE_AFTER:
+                    wait = _STACKS_WITHIN if known.lacks_stacks(observed) else _SURE_AFTER
+                    if now - (known.found_at or now) >= wait:
                         stopped.append((running, finding.text))
         self._watched = watched
         return stopped
 
-    async def _find(
-        self, running: AttemptState, known: _Watched, policy: HangPolicy, now: datetime
+    def _find(
+        self,
+        running: AttemptState,
+        known: _Watched,
+        observed: ObservedUse,
+        policy: HangPolicy,
+        now: datetime,
     ) -> HangFinding | None:
-        observed = await self._infrastructure.observed_use(running)
         ranks = _ranks(running, observed, known, now)
-        finding = find_hang(ranks, policy.stuck_after_s, now)
+        finding = find_hang(with_stacks(ranks, known.stacks), policy.stuck_after_s, now)
         if finding is None:
-            known.found_at = None
-            if known.is_named:
-                known.is_named = False
+            if known.named is not None:
                 run_log(running).info("It makes progress again")
-        elif known.found_at is None:
-            known.found_at = now
+            known.found_at, known.named, known.stacks = None, None, {}
+            return None
+        is_new = known.found_at is None
+        known.found_at = known.found_at or now
+        is_missing = known.lacks_stacks(observed) and now - known.found_at < _STACKS_WITHIN
+        if is_new or (is_missing and not known.is_being_named):
+            known.is_being_named = True
             self._tasks.start_soon(self._name, running, known, ranks, observed, policy, now)
         return finding
 
@@ -128,18 +150,24 @@ class HangWatch:
         policy: HangPolicy,
         now: datetime,
     ) -> None:
-        """Say in its log and on its page which rank hangs, and where."""
-        stacks = await self._stacks(running, observed.progress)
+        """Say in its log and on its page which rank hangs, and where: again with more stacks."""
+        found_at = known.found_at
+        stacks = known.stacks | await self._stacks(running, observed.progress)
+        known.is_being_named = False
         # No cycle is around this task: an error in it would end the worker.
         with self._attempts.faults.of_run(running, "named as hung", now):
             # The stacks may show another rank to be at fault.
             finding = find_hang(with_stacks(ranks, stacks), policy.stuck_after_s, now)
-            if finding is None or known.found_at != now:
+            if finding is None or known.found_at != found_at:
                 return  # it has made progress meanwhile
+            is_shown = known.named is not None and stacks.keys() == known.stacks.keys()
+            known.stacks = stacks
             hourly = hourly_cost(running.record, running.attempt).micro_usd
-            known.is_named = True
-            run_log(running).warning("%s", hang_sentence(finding, hourly, now))
-            await self._show(running, finding, stacks, hourly, now)
+            if known.named != (finding.kind, finding.ranks):
+                known.named = (finding.kind, finding.ranks)
+                run_log(running).warning("%s", hang_sentence(finding, hourly, now))
+            if not is_shown:
+                await self._show(running, finding, stacks, hourly, now)
 
     async def _stacks(
         self, running: AttemptState, progress: Sequence[ProgressReport]
@@ -204,7 +232,7 @@ def _rank(
     known.steps[report.rank] = report.steps
     return RankState(
         rank=report.rank,
-        node=running.attempt.node,
+        node=_node_of(running, report, observed),
         gpu_id=report.gpu_id or _gpus_of(running.attempt.gpu_ids, report, observed),
         steps=report.steps,
         progressed_at=report.progressed_at,
@@ -215,6 +243,12 @@ def _rank(
         level=level,
         ranks=report.ranks,
     )
+
+
+def _node_of(running: AttemptState, report: ProgressReport, observed: ObservedUse) -> str:
+    """On which node is the rank? All of the attempt, where nothing says it."""
+    node = None if report.node_rank is None else observed.nodes.get(report.node_rank)
+    return node or running.attempt.node
 
 
 def _gpus_of(gpu_ids: Sequence[str], report: ProgressReport, observed: ObservedUse) -> str | None:

@@ -108,9 +108,18 @@ def test_steps_are_reported_though_none_is_made_and_for_the_last_time_at_the_end
     assert all("prefect-gpu.progress.reported_at" in labels for labels in sent)
 
 
-def test_the_first_rank_of_a_run_that_shares_no_folder_reports(start_attempt):
+def test_a_run_that_shares_no_folder_reports(start_attempt):
     run = replace(start_attempt(1), reports_to_prefect=True)
-    assert prefect_report_of(run, Ranks()) is not None
-    assert prefect_report_of(run, Ranks(rank=1, count=2)) is None
-    assert prefect_report_of(replace(run, reports_to_prefect=False), Ranks()) is None
-    assert prefect_report_of(None, Ranks()) is None
+    assert prefect_report_of(run) is not None
+    assert prefect_report_of(replace(run, reports_to_prefect=False)) is None
+    assert prefect_report_of(None) is None
+
+
+def test_a_rank_of_another_pod_that_makes_steps_sends_nothing(start_attempt):
+    """Not even its end, so that it opens no connection."""
+    server = Server()
+    reported = PrefectReport("run", server)
+    ranks = Ranks(rank=1, count=2)
+    with Progress(start_attempt(1), ranks, prefect=reported) as progress:
+        progress.step()
+    assert server.received == []

@@ -73,7 +73,7 @@ class CheckpointReports:
 def reported_progress(running: AttemptState, now: datetime) -> tuple[ProgressReport, ...]:
     """How far have its ranks come, by what the first has just said? Empty: that is unknown.
 
-    It speaks for the ranks in its pod, and of another pod nothing is known.
+    It speaks for the ranks in its pod; those of another pod speak once they are quiet.
     """
     values = progress_values(running.labels, running.attempt.attempt_id, now)
     reports = [progress_report_of(each) for each in values]

@@ -44,6 +44,11 @@ def test_a_rank_without_a_report_is_left_out(tmp_path):
         pytest.param("[]", id="no object"),
         pytest.param('{"attempt_id": "a1"}', id="half of it"),
         pytest.param('{"attempt_id": "a1", "rank": 0, "ranks": 1, "pid": true}', id="a wrong type"),
+        pytest.param(
+            '{"attempt_id": "a1", "rank": 2, "ranks": 2, "pid": 7, "steps": 1, '
+            '"progressed_at": "2026-11-25T00:00:00+00:00"}',
+            id="a rank that is none of them",
+        ),
     ],
 )
 def test_what_cannot_be_understood_is_no_report(tmp_path, content):

@@ -9,7 +9,10 @@ from gpu_core.adapters.files.progress_report import ProgressReport, progress_rep
 from gpu_core.decisions.checkpoints.progress_labels import (
     LATE,
     LONGEST_STACK,
+    MOST_PODS,
     MOST_RANKS,
+    no_pod_labels,
+    pod_labels,
     progress_labels,
     progress_values,
     stacks_in,
@@ -93,13 +96,20 @@ def test_the_first_rank_sends_the_reports_and_stacks_of_the_ranks_in_its_pod():
 
 def test_labels_are_bounded():
     peers = [asdict(replace(PEER, rank=rank)) for rank in range(1, 100)]
-    stacks = {rank: "x" * 100_000 + str(rank) for rank in range(100)}
+    stacks = {rank: str(rank) + "x" * 100_000 for rank in range(100)}
     labels = progress_labels(asdict(REPORT), NOW, peers, stacks)
     assert sum(len(str(value)) for value in labels.values()) < 2 * MOST_RANKS * LONGEST_STACK
     assert len(progress_values(labels, "a", NOW)) == MOST_RANKS + 1
     found = stacks_in(labels, "a", NOW)
     assert len(found) == MOST_RANKS
-    assert all(text.endswith(str(rank)) for rank, text in found.items()), "the end counts"
+    assert all(text.startswith(str(rank)) for rank, text in found.items()), "the start counts"
+    pods = {}
+    for pod in range(1, 400):
+        ranks = [asdict(replace(PEER, rank=8 * pod + rank)) for rank in range(30)]
+        sent = pod_labels(ranks, NOW, {each["rank"]: "x" * 10**5 for each in ranks})
+        assert len(str(sent)) < 2 * MOST_RANKS * LONGEST_STACK
+        pods |= sent
+    assert len(progress_values(labels | pods, "a", NOW)) <= (MOST_PODS + 1) * MOST_RANKS + 1
 
 
 @pytest.mark.parametrize(
@@ -118,3 +128,43 @@ def test_peers_and_stacks_that_cannot_be_understood_are_left_out(text):
 def test_the_report_of_a_peer_of_another_attempt_is_left_out():
     labels = progress_labels(asdict(REPORT), NOW, [asdict(replace(PEER, attempt_id="b"))])
     assert len(progress_values(labels, "a", NOW)) == 1
+
+
+OF_OTHER_POD = replace(PEER, rank=8, ranks=16, node_rank=1)
+
+
+def other_pod(now=NOW, **changes):
+    return pod_labels([asdict(replace(OF_OTHER_POD, **changes))], now, {8: "in all_reduce"})
+
+
+def test_another_pod_of_the_gang_sends_its_reports_and_stacks_in_a_label_of_its_own():
+    first = progress_labels(asdict(REPORT), NOW, stacks={0: "in wait"})
+    for labels in (first | other_pod(), other_pod() | first):
+        found = [progress_report_of(each) for each in progress_values(labels, "a", NOW)]
+        assert found == [REPORT, OF_OTHER_POD]
+        assert stacks_in(labels, "a", NOW) == {0: "in wait", 8: "in all_reduce"}
+    labels = first | other_pod() | no_pod_labels(asdict(OF_OTHER_POD))
+    assert len(progress_values(labels, "a", NOW)) == 1
+    assert stacks_in(labels, "a", NOW) == {0: "in wait"}
+
+
+@pytest.mark.parametrize(
+    "of_pod",
+    [
+        pytest.param(other_pod(NOW - 2 * LATE), id="late"),
+        pytest.param(other_pod(attempt_id="b"), id="of another attempt"),
+        *(
+            pytest.param({"prefect-gpu.progress.pod.8": value}, id=repr(value)[:20])
+            for value in ("{", "[]", "7", 7, None, "{}", "[" * 10_000, '{"peers": 7}')
+        ),
+    ],
+)
+def test_another_pod_that_is_late_or_cannot_be_understood_is_left_out(of_pod):
+    labels = progress_labels(asdict(REPORT), NOW, stacks={0: "in wait"}) | of_pod
+    assert len(progress_values(labels, "a", NOW)) == 1
+    assert stacks_in(labels, "a", NOW) == {0: "in wait"}
+
+
+def test_without_the_first_rank_another_pod_says_nothing():
+    assert progress_values(other_pod(), "a", NOW) == ()
+    assert stacks_in(other_pod(), "a", NOW) == {}

@@ -20,6 +20,7 @@ REPORT = ProgressReport(
     attempt_id=f"{RUN}/1", pid=7, steps=5, progressed_at=NOON, median_step_s=1.0, dumps_stacks=True
 )
 EVERY_S = 20.0
+HEADER = "Current thread 0x1 (most recent call first):\n"
 
 
 class Infrastructure:
@@ -27,19 +28,24 @@ class Infrastructure:
 
     def __init__(self):
         self.report = REPORT
+        self.others = ()
+        self.stacks_of_others = {}
         self.answers = anyio.Event()
         self.asked = 0
         self.error = None
 
     async def observed_use(self, _running):
-        return ObservedUse(progress=(self.report,))
+        return ObservedUse(progress=(self.report, *self.others), nodes={0: "n0", 1: "n1"})
 
     async def stacks(self, _running, _progress):
         self.asked += 1
         await self.answers.wait()
         if self.error is not None:
             raise self.error
-        return {0: 'File "train.py", line 3 in wait_for_nothing'}
+        return {
+            self.report.rank: f'{HEADER}  File "train.py", line 3 in wait_for_nothing',
+            **self.stacks_of_others,
+        }
 
 
 class Watched:
@@ -116,7 +122,7 @@ def test_an_error_in_what_is_said_of_a_hung_run_stops_nothing_else(story, monkey
     def fail(*_arguments):
         raise ValueError("a stack that cannot be read")
 
-    monkeypatch.setattr(f"{MODULE}.with_stacks", fail)
+    monkeypatch.setattr(f"{MODULE}.hang_sentence", fail)
 
     async def scenario(watched):
         watched.infrastructure.answers.set()
@@ -215,3 +221,49 @@ def test_a_rank_in_a_pod_that_reports_no_gpu_is_named_without_one(story):
 
     said, _ = story(scenario)
     assert "rank 0 on node-1 waits" in said[0]
+
+
+def test_stacks_of_another_pod_that_come_later_are_shown_and_name_its_rank(story):
+    """Each pod of a gang sends them once a minute: the first to come may be those that wait."""
+    first = replace(REPORT, ranks=2, node_rank=0)
+    other = replace(first, rank=1, node_rank=1, gpu_id="GPU-b")
+    restarted = []
+
+    async def scenario(watched):
+        found = watched.infrastructure
+        found.report, found.others = first, (other,)
+        found.answers.set()
+        found.stacks_of_others = {}
+        waits = f'{HEADER}  File "distributed_c10d.py", line 9 in all_reduce'
+
+        async def stacks(_running, _progress):
+            return {0: waits, **found.stacks_of_others}
+
+        found.stacks = stacks
+        restarted.append(await watched.look(HUNG_S))
+        restarted.append(await watched.look(HUNG_S + 40))
+        found.stacks_of_others = {1: f'{HEADER}  File "train.py", line 3 in read_for_ever'}
+        restarted.append(await watched.look(HUNG_S + 60))
+        restarted.append(await watched.look(HUNG_S + 80))
+
+    said, shown = story(scenario)
+    assert [len(each) for each in restarted] == [0, 0, 0, 1], "it waits for all stacks"
+    assert "rank 0 on n0 (GPU-0), rank 1 on n1 (GPU-b) wait" in said[0]
+    assert "rank 1 on n1 (GPU-b) waits, and nothing runs, 1 other rank waits for it" in said[1]
+    assert "rank 1 on n1 (GPU-b)" in restarted[3][0], "the end names the same rank as the page"
+    assert len(said) == len(shown) == 2
+    assert "read_for_ever" not in shown[0]
+    assert "read_for_ever" in shown[1]
+
+
+def test_a_rank_that_never_answers_delays_a_restart_for_two_minutes(story):
+    async def scenario(watched):
+        found = watched.infrastructure
+        found.report = replace(REPORT, ranks=2)
+        found.others = (replace(found.report, rank=1),)
+        found.answers.set()
+        looks = [bool(await watched.look(HUNG_S + at)) for at in (0, 40, 110, 125)]
+        assert looks == [False, False, False, True]
+
+    said, shown = story(scenario)
+    assert len(said) == len(shown) == 1
