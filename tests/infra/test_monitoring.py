@@ -39,6 +39,7 @@ DASHBOARDS = sorted((MONITORING / "dashboards").glob("*.json"))
 _WORDS = {
     *("and", "or", "on", "by", "sum", "avg", "max", "min", "unless", "vector", "time", "rate"),
     *("avg_over_time", "max_over_time", "min_over_time", "label_replace", "bool"),
+    *("count", "topk"),
 }
 
 
