@@ -5,12 +5,11 @@ from functools import partial
 from pathlib import Path
 
 from mlflow import MlflowClient
-from prefect import flow, get_run_logger, task
-from prefect.artifacts import create_markdown_artifact
-from prefect.cache_policies import NO_CACHE
+from prefect import flow, get_run_logger
 
 from gpu_core.adapters.files.catalog_file import load_catalog
 from gpu_core.adapters.mlflow.experiments import log_experiment
+from gpu_core.adapters.prefect.experiment_page import publish_page
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
 from gpu_core.decisions.optimization.experiments.comparison import compare
 from gpu_core.decisions.optimization.experiments.mlflow_runs import children_of
@@ -30,6 +29,7 @@ from gpu_core.runtime.inference.measurement import measure_workload
 from gpu_core.runtime.tracking import tracked_run
 
 ARTIFACT_KEY = "gpu-inference-comparison"
+DESCRIPTION = "Cost and latency of inference"
 
 
 @flow(name="compare-inference")
@@ -84,11 +84,5 @@ def compare_inference(
         known = [each for each in projections if isinstance(each, Projection)]
         children = children_of(comparison, known)
         log_experiment(MlflowClient(), parent.info.run_id, children, page)
-    publish_comparison(page)
+    publish_page(page, ARTIFACT_KEY, DESCRIPTION)
     get_run_logger().info("%s: %s", experiment, comparison.sentence)
-
-
-@task(cache_policy=NO_CACHE)
-def publish_comparison(page: str) -> None:
-    """Publish the page where people look."""
-    create_markdown_artifact(page, key=ARTIFACT_KEY, description="Cost and latency of inference")

@@ -4,12 +4,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mlflow import MlflowClient
-from prefect import flow, get_run_logger, task
-from prefect.artifacts import create_markdown_artifact
-from prefect.cache_policies import NO_CACHE
+from prefect import flow, get_run_logger
 
 from gpu_core.adapters.files.catalog_file import load_catalog
 from gpu_core.adapters.mlflow.experiments import log_experiment
+from gpu_core.adapters.prefect.experiment_page import publish_page
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
 from gpu_core.decisions.optimization.experiments.mlflow_runs import children_of_scaling
 from gpu_core.decisions.optimization.experiments.plans import one_by_one
@@ -19,6 +18,7 @@ from gpu_core.runtime.inference.measurement import measure_workload
 from gpu_core.runtime.tracking import tracked_run
 
 ARTIFACT_KEY = "gpu-scaling-with-demand"
+DESCRIPTION = "Cost and p99 of replicas over a day"
 
 
 @flow(name="compare-scaling")
@@ -77,13 +77,5 @@ def compare_scaling(
         comparison = compare_plans(found, demand)
         page = scaling_page(comparison)
         log_experiment(MlflowClient(), parent.info.run_id, children_of_scaling(comparison), page)
-    publish_scaling(page)
+    publish_page(page, ARTIFACT_KEY, DESCRIPTION)
     get_run_logger().info("%s", comparison.sentence)
-
-
-@task(cache_policy=NO_CACHE)
-def publish_scaling(page: str) -> None:
-    """Publish the page where people look."""
-    create_markdown_artifact(
-        page, key=ARTIFACT_KEY, description="Cost and p99 of replicas over a day"
-    )

@@ -5,12 +5,11 @@ from functools import partial
 from pathlib import Path
 
 from mlflow import MlflowClient
-from prefect import flow, get_run_logger, task
-from prefect.artifacts import create_markdown_artifact
-from prefect.cache_policies import NO_CACHE
+from prefect import flow, get_run_logger
 
 from gpu_core.adapters.files.catalog_file import load_catalog
 from gpu_core.adapters.mlflow.experiments import log_experiment
+from gpu_core.adapters.prefect.experiment_page import publish_page
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
 from gpu_core.decisions.optimization.experiments.low_priority import Demand, compare_policies
 from gpu_core.decisions.optimization.experiments.low_priority_page import policies_page
@@ -20,6 +19,7 @@ from gpu_core.runtime.inference.measurement import measure_workload
 from gpu_core.runtime.tracking import tracked_run
 
 ARTIFACT_KEY = "gpu-low-priority-batches"
+DESCRIPTION = "Cost of a backlog against interactive latency"
 
 
 @flow(name="compare-serving")
@@ -80,13 +80,5 @@ def compare_serving(
         comparison = compare_policies(found, demand)
         page = policies_page(comparison)
         log_experiment(MlflowClient(), parent.info.run_id, children_of_policies(comparison), page)
-    publish_policies(page)
+    publish_page(page, ARTIFACT_KEY, DESCRIPTION)
     get_run_logger().info("%s", comparison.sentence)
-
-
-@task(cache_policy=NO_CACHE)
-def publish_policies(page: str) -> None:
-    """Publish the page where people look."""
-    create_markdown_artifact(
-        page, key=ARTIFACT_KEY, description="Cost of a backlog against interactive latency"
-    )

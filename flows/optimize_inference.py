@@ -4,12 +4,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mlflow import MlflowClient
-from prefect import flow, get_run_logger, task
-from prefect.artifacts import create_markdown_artifact
-from prefect.cache_policies import NO_CACHE
+from prefect import flow, get_run_logger
 
 from gpu_core.adapters.files.catalog_file import load_catalog
 from gpu_core.adapters.mlflow.experiments import log_experiment
+from gpu_core.adapters.prefect.experiment_page import publish_page
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
 from gpu_core.decisions.optimization.experiments.challenge import measured_rungs, projected_rungs
 from gpu_core.decisions.optimization.experiments.ladder import ladder
@@ -21,6 +20,7 @@ from gpu_core.runtime.inference.measurement import measure_workload
 from gpu_core.runtime.tracking import tracked_run
 
 ARTIFACT_KEY = "gpu-inference-savings"
+DESCRIPTION = "Cheaper inference, step by step"
 
 
 @flow(name="optimize-inference")
@@ -75,12 +75,6 @@ def optimize_inference(
         page = ladder_page(sections)
         children = children_of_ladder([step for _, steps in sections for step in steps])
         log_experiment(MlflowClient(), parent.info.run_id, children, page)
-    publish_ladder(page)
+    publish_page(page, ARTIFACT_KEY, DESCRIPTION)
     for title, steps in sections:
         get_run_logger().info("%s", ladder_sentence(title, steps))
-
-
-@task(cache_policy=NO_CACHE)
-def publish_ladder(page: str) -> None:
-    """Publish the page where people look."""
-    create_markdown_artifact(page, key=ARTIFACT_KEY, description="Cheaper inference, step by step")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.units import SECONDS_PER_HOUR
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR, digits
 from gpu_core.decisions.optimization.experiments.comparison import winner_sentence
 from gpu_core.decisions.optimization.experiments.low_priority import batch_s
 from gpu_core.decisions.optimization.experiments.repeats import leaders, logarithms, pareto_front
@@ -57,6 +57,15 @@ class DayDemand:
             raise _out_of_range("startup_s", self.startup_s, "0 to 1800")
         if len(self.day) != HOURS or not all(0.001 <= part <= 1 for part in self.day):
             raise _out_of_range("day", list(self.day), "24 numbers from 0.001 to 1")
+        for load, (before, after) in zip(self.loads, _changes(self.replicas), strict=True):
+            settled_s = settled_after_s(load, before=before, after=after, startup_s=self.startup_s)
+            if settled_s > SECONDS_PER_HOUR:
+                raise InvalidInput(
+                    "startup_s",
+                    "is so long that the queue does not end within the hour",
+                    got=self.startup_s,
+                    remedy="a shorter one, a lower target_load, or a day with smaller steps",
+                )
 
     @property
     def loads(self) -> tuple[float, ...]:
@@ -88,7 +97,12 @@ class ReplicaPlan:
     @property
     def changes(self) -> tuple[tuple[int, int], ...]:
         """The replicas of the hour before, and of each hour."""
-        return tuple(zip((self.replicas[-1], *self.replicas), self.replicas, strict=False))
+        return _changes(self.replicas)
+
+
+def _changes(replicas: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """The replicas of the hour before, and of each hour, of a day that follows one like it."""
+    return tuple(zip((replicas[-1], *replicas), replicas, strict=False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +136,10 @@ class ScalingComparison:
     def sentence(self) -> str:
         """The result, for people."""
         cheapest = winner_sentence("lowest cost", self.cheapest)
+        if len(self.cheapest) > 1:
+            hours = min(day.replica_hours for day in self.days)
+            names = "; ".join(self.cheapest)
+            cheapest = f"Lowest cost: {names}, with {digits(hours)} replica-hours each."
         return f"{cheapest} {winner_sentence('lowest p99', self.fastest)}"
 
 
@@ -201,17 +219,10 @@ def _p99_s(plan: ReplicaPlan, demand: DayDemand, service_s: float, repeat: int) 
 
 
 def _require_simulable(plan: ReplicaPlan, demand: DayDemand, service_s: float) -> None:
-    """Is the queue of each start gone within its hour, and are there not too many requests?"""
+    """Are there not too many requests until the queue of each start is gone?"""
     startup_s, total = demand.startup_s, 0.0
     for load, (before, after) in zip(demand.loads, plan.changes, strict=True):
         settled_s = settled_after_s(load, before=before, after=after, startup_s=startup_s)
-        if settled_s > SECONDS_PER_HOUR:
-            raise InvalidInput(
-                "startup_s",
-                "is so long that the queue does not end within the hour",
-                got=startup_s,
-                remedy="a shorter one, a lower target_load, or a day with smaller steps",
-            )
         total += settled_s * load / service_s
     if total > _MOST_REQUESTS:
         raise InvalidInput(

@@ -108,19 +108,21 @@ def test_what_is_no_day_is_refused(fields: dict[str, object], want_field: str) -
         replace(DayDemand(), **fields)
 
 
-@pytest.mark.parametrize(
-    ("time_s", "startup_s", "want_text"),
-    [
-        pytest.param(0.25, 1800.0, "does not end within the hour", id="a queue that does not end"),
-        pytest.param(1e-6, 120.0, "20,000,000 requests", id="too many requests"),
-    ],
-)
-def test_what_cannot_be_simulated_is_refused(
-    time_s: float, startup_s: float, want_text: str
-) -> None:
-    demand = replace(STEEP, startup_s=startup_s)
-    with pytest.raises(InvalidInput, match=want_text):
-        compare_plans(measured(time_s), demand)
+def test_a_queue_that_does_not_end_is_refused_before_anything_is_measured() -> None:
+    with pytest.raises(InvalidInput, match="does not end within the hour"):
+        replace(STEEP, startup_s=1800.0)
+
+
+def test_too_many_requests_to_simulate_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="20,000,000 requests"):
+        compare_plans(measured(1e-6), STEEP)
+
+
+def test_equal_replica_hours_are_called_equal() -> None:
+    found = compare_plans(DEVICE, DayDemand(peak_load=1.3, day=(1.0,) * HOURS, sampled=1_000))
+    assert found.sentence.startswith(
+        "Lowest cost: 2 fixed; scaled at the hour; scaled ahead, with 48 replica-hours each."
+    )
 
 
 @given(
@@ -132,7 +134,7 @@ def test_no_hour_has_more_load_than_its_replicas_may_have(
     day: list[float], peak_load: float, target_load: float
 ) -> None:
     peak_load = min(peak_load, 64 * target_load)
-    demand = DayDemand(peak_load=peak_load, target_load=target_load, day=tuple(day))
+    demand = DayDemand(peak_load=peak_load, target_load=target_load, day=tuple(day), startup_s=0.0)
     for load, replicas in zip(demand.loads, demand.replicas, strict=True):
         assert load <= replicas * target_load * (1 + 1e-8)
         assert replicas == 1 or load > (replicas - 1) * target_load
