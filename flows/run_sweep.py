@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
 from mlflow import MlflowClient
+from mlflow.entities import Run
 from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
@@ -20,6 +21,7 @@ from pydantic import Field
 from gpu_core.adapters.files.policy_file import policy_or_default
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.mlflow.metric_history import read_metric
+from gpu_core.adapters.mlflow.sweep_parent import log_sweep
 from gpu_core.adapters.prefect import sweeps
 from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
 from gpu_core.decisions.model.errors import InvalidInput
@@ -102,7 +104,7 @@ def run_sweep(
 
     Raises:
         InvalidInput: A parameter cannot be used, or the trials keep no checkpoints, have no price
-            or no such metric; no trial was given dollars.
+            or no such metric, or are not stopped at their budgets; no trial was given dollars.
         LedgerError: The ledger cannot be read, or is of another version.
         MlflowException: MLflow cannot be reached; the next pass is scheduled.
         RuntimeError: Another pass of the sweep runs.
@@ -146,20 +148,29 @@ def one_pass(request: SweepRequest, pool: str | None) -> bool:
             could be read.
     """
     found: Sweep = run_coro_as_sync(read_sweep(request, pool))
-    trials, metric_names = read_trials(request, found)
+    trials, metric_names, tracked = read_trials(request, found)
     now = datetime.now(UTC)
     runs = [sweep_run(request.plan, trial, now) for trial in trials]
     decided = sweep_step(request.plan, runs, places_for(request, trials))
-    problem = sweep_problem(request, trials, metric_names)
+    problem = sweep_problem(request, trials, metric_names, now)
     if problem is None:
         try:
             run_coro_as_sync(give_dollars(request, found, trials, runs, decided))
         except InvalidInput as refused:
             problem = refused
     publish_sweep(request.artifact_key, sweep_page(request, trials, runs, decided, problem))
+    sentence = sweep_sentence(request, trials, runs, decided)
+    log_sweep(
+        MlflowClient(),
+        f"{found.deployment_id}/{request.name}",
+        tracked,
+        sentence,
+        name=f"sweep {request.name}",
+        is_over=problem is not None or is_over(decided),
+    )
     if problem is not None:
         raise problem
-    get_run_logger().info("%s", sweep_sentence(request, trials, runs, decided))
+    get_run_logger().info("%s", sentence)
     return not is_over(decided)
 
 
@@ -183,12 +194,13 @@ async def read_sweep(request: SweepRequest, pool: str | None) -> Sweep:
 
 def read_trials(
     request: SweepRequest, found: Sweep
-) -> tuple[tuple[SweepTrial, ...], frozenset[str]]:
-    """The trials with their dollars and their metric, and the names of all their metrics."""
+) -> tuple[tuple[SweepTrial, ...], frozenset[str], list[Run]]:
+    """The trials with their dollars and their metric, the names of all metrics, the MLflow runs."""
     # After Prefect: a run that a person has resumed meanwhile has an open attempt.
     with open_to_read(found.ledger_url) as ledger:
         attempts = ledger.attempts_of(str(run.id) for run in found.flow_runs.values())
     client, names, trials = MlflowClient(), frozenset[str](), []
+    tracked: list[Run] = []
     for number, parameters in enumerate(request.trials, start=1):
         is_kept = number in request.kept
         trial = SweepTrial(number=number, parameters=parameters, is_kept=is_kept)
@@ -197,6 +209,7 @@ def read_trials(
             run_id = str(run.id)
             history = read_metric(client, run_id, request.metric)
             names |= history.names
+            tracked += [history.run] if history.run is not None else []
             trial = replace(
                 trial,
                 flow_run_id=run_id,
@@ -207,7 +220,7 @@ def read_trials(
                 points=history.points,
             )
         trials.append(trial)
-    return tuple(trials), names
+    return tuple(trials), names, tracked
 
 
 async def give_dollars(

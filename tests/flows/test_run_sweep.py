@@ -199,6 +199,23 @@ def test_a_trial_that_is_cancelled_meanwhile_stays_cancelled(
     assert trials.states()[3] == ("Cancelled", 1.0)
 
 
+def test_the_trials_are_children_of_one_run_in_mlflow(trials: Trials) -> None:
+    stop_all(trials)
+    trials.one_pass()
+    trials.one_pass()
+    tracking = MlflowClient()
+    (parent,) = tracking.search_runs(
+        ["0"], filter_string=f"attributes.run_name = 'sweep {trials.name}'"
+    )
+    children = tracking.search_runs(
+        ["0"], filter_string=f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'"
+    )
+    trial_ids = {str(run.id) for run in trials.runs().values()}
+    assert {child.data.tags["prefect.flow_run_id"] for child in children} == trial_ids
+    assert parent.info.status == "RUNNING"
+    assert "2 of 3 trials parked" in parent.data.tags["mlflow.note.content"]
+
+
 def test_a_parked_trial_is_resumed_by_hand_up_to_its_next_rung(trials: Trials) -> None:
     stop_all(trials)
     trials.one_pass(keep=[1])
@@ -224,6 +241,10 @@ def test_the_budget_of_the_sweep_is_never_exceeded(trials: Trials) -> None:
         pytest.param({"checkpoint": None}, {}, "keeps no checkpoints", id="no checkpoint"),
         pytest.param(
             {"price_micro_usd_per_gpu_hour": None}, {}, "without a price", id="no price"
+        ),
+        pytest.param(
+            {"released_at": None, "drain_requested_at": None, "end_reason": None}, {},
+            "nothing stops a trial at its budget", id="a policy that lets trials continue",
         ),
         pytest.param({}, {"metric": "acuracy"}, "did you mean 'accuracy'", id="another metric"),
         pytest.param({}, {"deployment": "train/nothing"}, "does not exist", id="no deployment"),
@@ -252,7 +273,7 @@ def test_the_page_says_what_the_deployment_refuses(monkeypatch: pytest.MonkeyPat
 
     unstarted = (SweepTrial(number=1, parameters={"skil": 1}),)
     monkeypatch.setattr(flow_module, "read_sweep", found)
-    monkeypatch.setattr(flow_module, "read_trials", lambda *_: (unstarted, frozenset()))
+    monkeypatch.setattr(flow_module, "read_trials", lambda *_: (unstarted, frozenset(), []))
     monkeypatch.setattr(flow_module, "give_dollars", refuse)
     monkeypatch.setattr(flow_module, "publish_sweep", lambda _, page: pages.append(page))
     asked = sweep_request(

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from mlflow import MlflowClient
+from mlflow.entities import Run
 
 from gpu_core.adapters.mlflow.cost import own_runs
 from gpu_core.decisions.model.errors import InvalidInput
@@ -17,6 +18,8 @@ class MetricHistory(NamedTuple):
     """The oldest first."""
     names: frozenset[str]
     """Of all metrics that it has."""
+    run: Run | None = None
+    """Its MLflow run; None: it has none."""
 
 
 def read_metric(client: MlflowClient, flow_run_id: str, metric: str) -> MetricHistory:
@@ -33,11 +36,11 @@ def read_metric(client: MlflowClient, flow_run_id: str, metric: str) -> MetricHi
         return MetricHistory((), frozenset())
     names = frozenset(found[0].data.metrics)
     if metric not in names:
-        return MetricHistory((), names)
+        return MetricHistory((), names, found[0])
     history = client.get_metric_history(found[0].info.run_id, metric)
     ordered = sorted(history, key=lambda point: (point.timestamp, point.step))
     points = (MetricPoint(_moment(point.timestamp), point.value) for point in ordered)
-    return MetricHistory(tuple(points), names)
+    return MetricHistory(tuple(points), names, found[0])
 
 
 def _moment(timestamp_ms: int) -> datetime:

@@ -1,12 +1,14 @@
 """What keeps a sweep from continuing: trials that lose work, have no price or no metric."""
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 
 from gpu_core.decisions.model.errors import InvalidInput, nearest_name
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.optimization.sweeps.request import Parameters, SweepRequest
 from gpu_core.decisions.optimization.sweeps.trials import SweepTrial, TrialStatus, trial_status
 from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.spot.run_budget import spent_micro_usd
 
 _ANEW = "give the sweep another name"
 """What a trial has lost or not logged it never gets back, whatever is corrected afterwards."""
@@ -61,7 +63,10 @@ def places_for(request: SweepRequest, trials: Sequence[SweepTrial]) -> int:
 
 
 def sweep_problem(
-    request: SweepRequest, trials: Sequence[SweepTrial], metric_names: Collection[str]
+    request: SweepRequest,
+    trials: Sequence[SweepTrial],
+    metric_names: Collection[str],
+    now: datetime,
 ) -> InvalidInput | None:
     """Why must no trial of this sweep get dollars?
 
@@ -69,6 +74,7 @@ def sweep_problem(
         request: What was asked.
         trials: All of the sweep, as far as they have come.
         metric_names: All metrics that their runs have in MLflow.
+        now: Up to when open attempts have cost something.
 
     Returns:
         The mistake. None: none is known.
@@ -83,6 +89,15 @@ def sweep_problem(
             got=deployment,
             remedy="give a larger first_rung_usd; or save with checkpointing() in its flow, and "
             f"{_ANEW}",
+        )  # fmt: skip
+    unstopped = next((trial for trial in trials if _is_unstopped(trial, now)), None)
+    if unstopped is not None:
+        return InvalidInput(
+            "deployment", "runs where nothing stops a trial at its budget: "
+            f"trial {unstopped.number} has spent its own, and runs on",
+            got=deployment,
+            remedy="set capacity.at_budget: stop in the policy of its pool's worker, or see that "
+            "the worker runs; then start the sweep again",
         )  # fmt: skip
     unpriced = next((trial for trial in trials if trial.is_unpriced), None)
     if unpriced is not None:
@@ -101,3 +116,12 @@ def sweep_problem(
             f"{_ANEW}",
         )  # fmt: skip
     return None
+
+
+def _is_unstopped(trial: SweepTrial, now: datetime) -> bool:
+    """Has it spent its budget while no worker has asked it to end? A worker asks before that."""
+    last = trial.attempts[-1] if trial.attempts else None
+    if last is None or trial.budget_micro_usd is None or last.released_at is not None:
+        return False
+    spent = spent_micro_usd(trial.attempts, now)
+    return last.drain_requested_at is None and spent > trial.budget_micro_usd

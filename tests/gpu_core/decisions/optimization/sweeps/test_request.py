@@ -150,7 +150,7 @@ def test_trials_start_one_by_one_until_one_has_saved() -> None:
     ],
 )
 def test_what_keeps_a_sweep_from_going_on(trial: SweepTrial, want: str | None) -> None:
-    problem = sweep_problem(request(), [trial], {"acuracy", "loss"})
+    problem = sweep_problem(request(), [trial], {"acuracy", "loss"}, NOW)
     assert (problem is None) == (want is None)
     assert want is None or want in str(problem)
 
