@@ -65,6 +65,29 @@ def test_who_moves(changes):
     assert moved(**changes) == {"small": "b"}
 
 
+def test_a_run_that_moves_keeps_its_quota():
+    """Once it has ended it is in the queue again: no other of its team gets what it used."""
+    small = runs("small", {"a": "0"}, team="s")
+    others = tuple(
+        replace(other, workload=replace(other.workload, team="t", is_preemptible=False))
+        for other in OTHERS
+    )
+    big = replace(BIG, team="t")
+    next_of_team = make_workload("next", team="s")
+    policy = make_policy(
+        placement={"consolidation": {"enabled": True}},
+        quotas={
+            "strategy": "static",
+            "teams": {"s": {"nominal_quota": {"*": 1}}, "t": {"nominal_quota": {"*": 11}}},
+        },
+    )
+    snapshot = make_snapshot(NODES, (small, *others), (big, next_of_team))
+    plan = plan_cycle(snapshot, policy, NOW)
+    assert [c.workload_id for c in plan.commands if isinstance(c, Preempt)] == ["small"]
+    reasons = {e.workload_id: e.reason for e in plan.explanations}
+    assert reasons == {"big": Reason.WAITING_FOR_VICTIMS, "next": Reason.WAITING_FOR_QUOTA}
+
+
 @pytest.mark.parametrize(
     "changes",
     [
