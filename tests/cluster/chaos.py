@@ -293,7 +293,7 @@ def cuttable(cluster: Cluster, folder: Path) -> Iterator[tuple[Cluster, Cuttable
         known["cluster"]["server"] = f"{address.scheme}://{HOST}:{line.port}"
         kubeconfig = folder / "kubeconfig-over-line"
         kubeconfig.write_text(json.dumps(config))
-        yield replace(cluster, kubeconfig=kubeconfig), line
+        yield replace(cluster, kubeconfig=kubeconfig, api=None), line
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import json
 import ssl
-import threading
+from collections import deque
 from collections.abc import Iterator
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
@@ -34,7 +34,12 @@ class Api:
         self._address = urlsplit(cluster["server"])
         self._token = config["users"][0]["user"]["token"]
         self._tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
-        self._own = threading.local()
+        self._idle: deque[HTTPSConnection] = deque()
+
+    def close(self) -> None:
+        """Close what is open; nobody is in the middle of a request."""
+        while self._idle:
+            self._idle.pop().close()
 
     def get(self, path: str) -> Json:
         """What is at this path?"""
@@ -85,18 +90,21 @@ class Api:
             connection.close()
 
     def _send(self, method: str, path: str, body: Json | None, kind: str) -> tuple[int, str]:
-        """Send it on this thread's connection: HTTP's status, or `_UNREACHED`, and the answer."""
-        connection = getattr(self._own, "connection", None) or self._connect(_TIMEOUT_S)
-        self._own.connection = connection
+        """Send it on an idle connection: HTTP's status, or `_UNREACHED`, and the answer."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect(_TIMEOUT_S)
         data = None if body is None else json.dumps(body).encode()
         try:
             connection.request(method, path, data, self._headers(kind))
             answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+            status, content = answer.status, answer.read().decode()
         except (OSError, HTTPException) as error:
             connection.close()
-            self._own.connection = None
             return _UNREACHED, repr(error)
+        self._idle.append(connection)
+        return status, content
 
     def _connect(self, timeout_s: float | None) -> HTTPSConnection:
         return HTTPSConnection(
