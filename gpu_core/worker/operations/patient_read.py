@@ -13,7 +13,9 @@ PATIENCE_S = 0.25
 """How long a cycle, which should take less than a second, waits for what it can do without."""
 
 MOST_AGE_S = 60.0
-"""An answer that was asked for longer ago is not used: in an outage a cycle waits for the next."""
+"""An answer that was asked for longer ago is not used: in an outage a cycle waits for the next.
+
+That of Prefect, or that of the ledger, in which cycles fail before they come for their answers."""
 
 
 class PatientRead(Generic[_T]):
@@ -54,6 +56,9 @@ class PatientRead(Generic[_T]):
         self._answers: list[_T] = []
         self._errors: list[Exception] = []
         self._asked_at_s = float("-inf")
+        """When was what `_answers` has asked for?"""
+        self._tried_at_s = float("-inf")
+        """When was it asked last of what is over, answered or failed?"""
         self._is_awaited = False
         """Has a caller asked that has not come for its answer yet?"""
         self._awaited_since_s = float("-inf")
@@ -66,7 +71,7 @@ class PatientRead(Generic[_T]):
 
     def ask(self) -> None:
         """Ask now, for a call of `newest` that follows."""
-        if self._is_over is None and not self._is_unseen:
+        if self._is_over is None and not (self._is_unseen and _is_recent(self._tried_at_s)):
             self._start()
         # What this caller looks for may have come too late for an answer that is under way.
         self._is_asked_again |= self._has_begun
@@ -74,7 +79,8 @@ class PatientRead(Generic[_T]):
 
     async def newest(self) -> _T:
         """The answer to what was asked, or is asked now; where that takes long, the one before."""
-        if not self._is_awaited:
+        is_old = self._is_over is None and not _is_recent(self._tried_at_s)
+        if not self._is_awaited or is_old:
             self.ask()
         self._is_awaited = False
         if self._is_over is not None:
@@ -87,7 +93,7 @@ class PatientRead(Generic[_T]):
     async def _wait(self, is_over: anyio.Event) -> None:
         self._waiting += 1
         try:
-            is_recent = anyio.current_time() - self._asked_at_s <= MOST_AGE_S
+            is_recent = _is_recent(self._asked_at_s)
             until_s = self._awaited_since_s + self._patience_s if is_recent else math.inf
             with anyio.CancelScope(deadline=until_s):
                 await is_over.wait()
@@ -112,6 +118,7 @@ class PatientRead(Generic[_T]):
             if took_s > self._patience_s:
                 self._pause_until_s = anyio.current_time() + took_s
         finally:
+            self._tried_at_s = began_s
             self._is_over, self._has_begun = None, False
             is_over.set()
         if self._is_asked_again:
@@ -120,3 +127,7 @@ class PatientRead(Generic[_T]):
         if not self._waiting and not self._is_awaited:
             self._is_unseen = True
             self._answered()
+
+
+def _is_recent(asked_at_s: float) -> bool:
+    return anyio.current_time() - asked_at_s <= MOST_AGE_S

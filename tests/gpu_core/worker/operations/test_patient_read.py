@@ -230,3 +230,56 @@ def test_an_answer_of_more_than_a_minute_ago_is_not_used_again(reported, monkeyp
         assert got == [2]
 
     run(story, reported)
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["asked for", "announced"])
+@pytest.mark.parametrize("fails", [False, True], ids=["answer", "failure"])
+def test_what_nobody_came_for_in_more_than_a_minute_is_asked_anew(
+    reported, monkeypatch, is_late, fails
+):
+    """The caller failed before it came for its answer, and so did each one for a while."""
+
+    async def story(server, read):
+        now = [100.0]
+
+        async def sleep_until(_deadline_s):
+            await anyio.lowlevel.checkpoint()
+
+        monkeypatch.setattr(anyio, "current_time", lambda: now[0])
+        monkeypatch.setattr(anyio, "sleep_until", sleep_until)
+        server.may_answer.set()
+        assert await read.newest() == 1
+        server.error = OSError("no server") if fails else None
+        if is_late:
+            server.hold_back()
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                await read.newest()
+            server.may_answer.set()
+        else:
+            read.ask()
+        await until(lambda: server.asked == 2)
+        await anyio.wait_all_tasks_blocked()
+        assert reported == ([2] if is_late else [])
+        assert read.is_wanted
+        server.error = None
+        now[0] += 61
+        assert await read.newest() == 3
+        assert not read.is_wanted
+
+    run(story, reported, patience_s=600)
+
+
+def test_what_is_fetched_within_a_minute_is_not_asked_anew(reported, monkeypatch):
+    async def story(server, read):
+        now = [100.0]
+        monkeypatch.setattr(anyio, "current_time", lambda: now[0])
+        server.may_answer.set()
+        read.ask()
+        await until(lambda: server.asked == 1)
+        await anyio.wait_all_tasks_blocked()
+        now[0] += 60
+        assert await read.newest() == 1
+        assert server.asked == 1
+
+    run(story, reported, patience_s=600)
