@@ -16,7 +16,7 @@ from gpu_core.decisions.costs.focus import DECIMAL_COLUMNS, MOMENT_COLUMNS, Focu
 from gpu_core.decisions.model.errors import InvalidInput, nearest_name
 
 _SUFFIXES = (".csv", ".parquet")
-_ROWS_PER_PAGE = 20_000
+_ROWS_PER_PAGE = 5_000
 
 
 def check_output(path: Path | None) -> None:
