@@ -89,7 +89,9 @@ def run_report(
     elif output is Output.CSV:
         print(report_csv(report), end="")
     else:
-        Console().print(report_table(report, limit, shown))
+        console = Console()
+        width = console.width if console.is_terminal else None
+        console.print(report_table(report, limit, shown, width))
     return 0
 
 

@@ -14,6 +14,9 @@ from gpu_core.decisions.costs.usage import NO_USAGE, Usage
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR, format_usd
 
 _OPTIONAL = ("Core-hours", "GiB-hours", "Idle", "Reconciled", "Billed")
+_COUNTS = ("Runs", "Attempts")
+_LEAST_NAME_WIDTH = 7
+_PADDING = 3
 _USE_HEADINGS = {
     TimeUse.USEFUL: "Useful",
     TimeUse.LOST: "Lost",
@@ -33,8 +36,17 @@ class Show(StrEnum):
     """The cost by what the time was used for."""
 
 
-def report_table(report: CostReport, limit: int, show: Show = Show.USAGE) -> Table:
-    """The dearest rows, the others in one, and the total."""
+def report_table(
+    report: CostReport, limit: int, show: Show = Show.USAGE, width: int | None = None
+) -> Table:
+    """The most expensive rows, the others in one, and the total.
+
+    Args:
+        report: All rows.
+        limit: The number of rows that are shown one by one.
+        show: Which numbers.
+        width: Columns of the terminal. Numbers that do not fit are left out; None: all fit.
+    """
     shown, others = report.rows[:limit], report.rows[limit:]
     labels = [tuple("(none)" if key is None else str(key) for key in row.keys) for row in shown]
     rows = list(shown)
@@ -51,19 +63,37 @@ def report_table(report: CostReport, limit: int, show: Show = Show.USAGE) -> Tab
     cells = [_cells(row, show) for row in rows]
     every = [*cells, *(empty | row for _, row in ends)]
     columns = [name for name in every[0] if name not in _OPTIONAL or _is_in_use(name, every)]
-    table = Table(title=_title(report), title_justify="left")
+    widths = {name: max(len(name), *(len(row[name]) for row in every)) for name in columns}
+    fitting = _fitting(widths, width, len(report.keys))
+    left_out = [name for name in columns if name not in fitting]
+    table = Table(title=_title(report), title_justify="left", caption_justify="left")
+    if left_out:
+        table.caption = f"Left out at this width: {', '.join(left_out)}"
+    columns = fitting
     for key in report.keys:
         table.add_column(_heading(key), overflow="fold")
     for name in columns:
-        widest = max(len(row[name]) for row in every)
         # Numbers are never cut; names break over lines instead.
-        table.add_column(name, justify="right", min_width=max(widest, len(name)), no_wrap=True)
+        table.add_column(name, justify="right", min_width=widths[name], no_wrap=True)
     for label, row in zip(labels, cells, strict=True):
         table.add_row(*label, *(row[name] for name in columns))
     table.add_section()
     for text, row in ends:
         table.add_row(*_label(report.keys, text), *((empty | row)[name] for name in columns))
     return table
+
+
+def _fitting(widths: Mapping[str, int], width: int | None, keys: int) -> list[str]:
+    """The columns of numbers that leave room for the names; the cost always stays."""
+    fitting = list(widths)
+    if width is None:
+        return fitting
+    room = width - 1 - keys * (_LEAST_NAME_WIDTH + _PADDING)
+    for name in sorted(widths, key=lambda name: (name not in _COUNTS, name == "Cost")):
+        if name == "Cost" or sum(widths[each] + _PADDING for each in fitting) <= room:
+            return fitting
+        fitting.remove(name)
+    return fitting
 
 
 def _is_in_use(name: str, rows: Sequence[Mapping[str, str]]) -> bool:

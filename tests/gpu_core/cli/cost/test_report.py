@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import re
 import sqlite3
 from contextlib import closing
 from fractions import Fraction
@@ -215,6 +216,33 @@ def test_a_table_shows_the_parts_of_the_cost(
     total = next(line for line in lines if "│ all" in line)
     cells = [cell.strip() for cell in total.split("│")]
     assert tuple(cells[3 : 3 + len(want_cost)]) == want_cost
+
+
+@pytest.mark.parametrize(
+    ("columns", "by", "want_left_out"),
+    [
+        pytest.param(40, "team", "Runs, Attempts", id="one key at 40 columns"),
+        pytest.param(40, "team,gpu-type", "Runs, Attempts, GPU-hours", id="two keys at 40 columns"),
+        pytest.param(80, "team,gpu-type", None, id="two keys at 80 columns"),
+    ],
+)
+def test_names_and_cost_stay_readable_in_any_terminal(
+    ledger_url: str,
+    columns: int,
+    by: str,
+    want_left_out: str | None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert report(ledger_url, "day", "--by", by) == 0
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= columns
+    assert any("vision" in line and "$2.75" in line for line in lines)
+    said = " ".join(" ".join(lines).split())
+    assert ("Left out at this width" in said) is (want_left_out is not None)
+    assert want_left_out is None or f"Left out at this width: {want_left_out}" in said
 
 
 def test_several_keys_and_csv(ledger_url: str, capsys: pytest.CaptureFixture[str]) -> None:
