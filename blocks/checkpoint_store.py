@@ -1,4 +1,4 @@
-"""Where runs save their checkpoints."""
+"""The store in which runs save their checkpoints."""
 
 from prefect.blocks.core import Block
 from pydantic import Field, HttpUrl

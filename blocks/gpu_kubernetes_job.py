@@ -33,7 +33,7 @@ _LOOK_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuJobResult:
-    """What came of a container."""
+    """The result of a container."""
 
     flow_run_id: UUID
     state: str

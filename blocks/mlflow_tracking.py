@@ -1,4 +1,4 @@
-"""Where MLflow is, and who we are there."""
+"""The address of MLflow and its credentials."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where the usage ledger is."""
+"""The address of the usage ledger."""
 
 from prefect.blocks.core import Block
 from pydantic import Field, HttpUrl, SecretStr

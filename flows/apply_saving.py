@@ -163,6 +163,6 @@ async def set_target(target: Target) -> None:
 
 
 async def find_resumption(flow_run_id: UUID) -> Resumption:
-    """How this run was resumed."""
+    """The decision with which this run was resumed."""
     async with get_client() as client:
         return await read_resumption(client, flow_run_id)

@@ -1,4 +1,4 @@
-"""What a flow imports inside a run."""
+"""The API that a flow imports inside a run."""
 
 from gpu_core.runtime.checkpoints import Checkpointing, checkpointing
 from gpu_core.runtime.micro_batch import MicroBatch, micro_batch

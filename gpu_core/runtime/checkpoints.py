@@ -205,12 +205,12 @@ class Checkpointing:
 
     @property
     def notice(self) -> Notice | None:
-        """Why and by when this run will be ended; None: it need not end."""
+        """The reason and the deadline of this run's termination; None: it need not end."""
         return self._notices.current()
 
     @property
     def interval(self) -> SaveInterval | None:
-        """How long the run works between two saves now, and why; None: it is fixed."""
+        """The current interval between two saves, and its reason; None: it is fixed."""
         return self._schedule.adapted()
 
     def restore(self, default: State) -> State:
@@ -397,7 +397,7 @@ class Checkpointing:
             yield _Candidate(manifest, state)
 
     def _orders_of_ranks(self, own: "_Candidate") -> Sequence[int]:
-        """What each rank has found. Those that do not talk have verified the parts of all."""
+        """The checkpoints that each rank found. Ranks without communication verify all parts."""
         if self._ranks.exchange is None:
             return (own.order,)
         return self._ranks.exchange(own.order)
@@ -436,7 +436,7 @@ class Checkpointing:
             )
 
     def _earlier_report(self) -> CheckpointReport | None:
-        """What an earlier `with checkpointing()` of this same attempt has reported."""
+        """The report of an earlier `with checkpointing()` of the same attempt."""
         if self._run_dir is None:
             return None
         report = read_checkpoint_report(self._run_dir)

@@ -143,7 +143,7 @@ class PolledNotice(NoticeSource):
         self._thread.start()
 
     def current(self) -> Notice | None:
-        """What was answered last."""
+        """The last answer."""
         return self._notice
 
     def close(self) -> None:
@@ -190,7 +190,7 @@ class TerminationSignal(NoticeSource):
             self._is_watching = True
 
     def current(self) -> Notice | None:
-        """When the signal came, and what is left."""
+        """The time of the signal, and the remaining time."""
         return self._notice
 
     def answered(self) -> None:

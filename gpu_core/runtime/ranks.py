@@ -11,7 +11,7 @@ Exchange = Callable[[int], Sequence[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranks:
-    """Which of the processes this is, and how they agree.
+    """The rank of this process, and how ranks agree.
 
     Raises:
         InvalidInput: The rank is none of them.

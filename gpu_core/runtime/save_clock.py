@@ -1,4 +1,4 @@
-"""When the next save is due, learned from what saves take."""
+"""Decides when the next save is due, from the measured time of saves."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ _NOTICE_RETRY_S = 1.0
 
 
 class SaveSchedule:
-    """When to save.
+    """Decides when to save.
 
     Args:
         run: What the worker says; None outside a run, where nothing is saved.

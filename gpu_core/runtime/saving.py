@@ -44,7 +44,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a save ended."""
+    """The result of a save."""
 
     saved: SavedCheckpoint | None
     """None: it failed, and the next one may succeed."""
@@ -92,7 +92,7 @@ class Saver:
         return None if self._under_way is None else self._clock() - self._began_s
 
     def finished(self) -> Outcome | None:
-        """How the save in the background ended, once; None: it has not, or there was none.
+        """The result of the background save, once; None: it has not ended, or there was none.
 
         Raises:
             StaleAttempt, AlreadyCommitted: See `FATAL`.

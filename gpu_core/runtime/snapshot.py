@@ -133,7 +133,7 @@ class _Pickler(pickle.Pickler):
         self.arrays: list[memoryview] = []
 
     def reducer_override(self, value: Any) -> Any:
-        """How torch's tensors are described; everything else describes itself."""
+        """Descriptions of torch tensors; other values describe themselves."""
         if "torch" in sys.modules:
             return torch_tensors.reduced(value)
         return NotImplemented

@@ -60,7 +60,7 @@ def described(value: Any) -> tuple[Any, str, tuple[int, ...], bool]:
 
 
 def reduced(value: Any) -> Any:
-    """How this tensor is pickled; `NotImplemented` for everything that is not a plain tensor."""
+    """The pickle form of this tensor; `NotImplemented` for anything but a plain tensor."""
     if not is_plain(value):
         return NotImplemented
     raw, *rest = described(value)
@@ -107,5 +107,5 @@ def _require_fit(nbytes: int, dtype_name: str, shape: tuple[int, ...]) -> None:
 
 
 def _tensor(buffer: Any, dtype_name: str, shape: tuple[int, ...], requires_grad: bool) -> Any:
-    """What pickles name, those of earlier versions too."""
+    """The names in pickles, including those of earlier versions."""
     return rebuilt(buffer, dtype_name, shape, requires_grad)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def run_tags(run: RunContext) -> dict[str, str]:
-    """What an MLflow run should say about the flow run that it belongs to."""
+    """Tags an MLflow run with the flow run that it belongs to."""
     tags = {
         FLOW_RUN_TAG: run.flow_run_id,
         DEPLOYMENT_TAG: run.deployment,

@@ -1,4 +1,4 @@
-"""What tests of users import: a pool in memory, a clock, a notice, a checkpoint store in memory."""
+"""Test tools for users: a pool in memory, a clock, a notice, a checkpoint store in memory."""
 
 from gpu_core.testing.attempt import AttemptInTest, attempt_of_a_run
 from gpu_core.testing.builders.workloads import (

@@ -26,7 +26,7 @@ class AttemptInTest:
 
     @property
     def report(self) -> CheckpointReport | None:
-        """What the run has reported of its checkpoints; None: nothing yet."""
+        """The checkpoints that the run has reported; None: none yet."""
         return read_checkpoint_report(str(self.run_dir))
 
     def give_notice(

@@ -55,7 +55,7 @@ class MemoryPool:
 
     @property
     def placements(self) -> Mapping[str, Placement]:
-        """Which GPUs each running workload has, by its id."""
+        """The GPUs of each running workload, by its id."""
         return {name: held.placement for name, held in self._allocations.items()}
 
     @property

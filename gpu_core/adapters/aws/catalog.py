@@ -1,4 +1,4 @@
-"""What AWS offers now: GPU instance types, on-demand and spot prices, spot placement scores.
+"""Reads AWS's current offer: GPU instance types, on-demand and spot prices, placement scores.
 
 Each part of a look stands for itself. Failures are reported, and the rest is still found.
 """
@@ -71,7 +71,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementScore:
-    """How likely AWS thinks it is that a request for spot succeeds, from 1 to 10."""
+    """AWS's estimate that a spot request succeeds, from 1 to 10."""
 
     region: str
     zone: str
@@ -81,7 +81,7 @@ class PlacementScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What was found, and what could not be read."""
+    """The catalog that was read, and the parts that could not be read."""
 
     observation: Observation
     placement_scores: tuple[PlacementScore, ...]
@@ -135,7 +135,7 @@ def _client_factory(timeout_s: int) -> ClientFactory:
 
 @dataclass(slots=True)
 class _Looking:
-    """What one look has found so far."""
+    """The results of one refresh so far."""
 
     client: ClientFactory
     types: dict[TypeKey, InstanceType]
@@ -308,7 +308,7 @@ def _usd_per_hour(product: Mapping[str, Any]) -> str | None:
 
 
 def _explained(error: Exception, action: str, timeout_s: int) -> tuple[str, str]:
-    """What went wrong, and what to do about it."""
+    """An error with its remedy."""
     match error:
         case NoCredentialsError() | PartialCredentialsError():
             return "no AWS credentials were found", "set AWS_PROFILE, or give the machine a role"

@@ -1,4 +1,4 @@
-"""What EC2 announces to an instance about its end (instance metadata service, version 2).
+"""Reads EC2's termination notices for an instance (instance metadata service, version 2).
 
 `spot/instance-action` appears two minutes before a spot instance is stopped or terminated, with
 best effort; `events/recommendations/rebalance` may come earlier, or at the same time (EC2 user

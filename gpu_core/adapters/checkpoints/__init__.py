@@ -1,1 +1,1 @@
-"""Where checkpoints lie: folders and buckets."""
+"""Checkpoint stores: folders and buckets."""

@@ -1,4 +1,4 @@
-"""Which checkpoint store lies at an address: a folder, or a prefix of an S3 bucket."""
+"""Opens the checkpoint store at an address: a folder, or a prefix of an S3 bucket."""
 
 import re
 from pathlib import Path

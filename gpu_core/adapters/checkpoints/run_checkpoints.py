@@ -252,7 +252,7 @@ class RunCheckpoints:
             _log.warning("old checkpoints in %s could not be deleted: %s", folder, error)
 
     def key(self, name: str) -> str:
-        """Where this name of the run lies in the store."""
+        """The path of this name of the run in the store."""
         return f"{self._flow_run_id}/{name}"
 
     def _check_space(self, names: Collection[str]) -> None:
@@ -265,7 +265,7 @@ class RunCheckpoints:
             raise NotEnoughSpace(uri, free_bytes, needed_bytes(last_bytes), last_bytes)
 
     def _last_size_bytes(self, names: Collection[str]) -> int | None:
-        """How large the newest checkpoint is; None: there is none, or its manifest is not trusted.
+        """The size of the newest checkpoint; None: none exists, or its manifest is not trusted.
 
         Where no signature is required, anyone who can write to the store can claim any size: the
         claim counts up to what lies in the store.
@@ -294,7 +294,7 @@ class RunCheckpoints:
         return encode(manifest, lambda fields: signed(fields, self._place(rank), key))
 
     def _place(self, rank: int | None) -> dict[str, object]:
-        """Where a signature is valid: in this run, as this rank's part or as the whole."""
+        """The scope of a signature: this run, as this rank's part or as the whole."""
         return {"flow_run_id": self._flow_run_id, "rank": rank}
 
     def _trusted(self, encoded: bytes, wanted: CheckpointId, rank: int | None) -> Manifest:
@@ -314,7 +314,7 @@ class RunCheckpoints:
         return names
 
     def _names_of(self, checkpoint: CheckpointId) -> tuple[str, str]:
-        """What this process writes of a checkpoint: payload and manifest."""
+        """The objects that this process writes for a checkpoint: payload and manifest."""
         if self._ranks == 1:
             return checkpoint.payload_name, checkpoint.manifest_name
         return (

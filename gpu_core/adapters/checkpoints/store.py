@@ -1,4 +1,4 @@
-"""What a checkpoint store does, its errors, and the store that is a folder."""
+"""The interface of a checkpoint store, its errors, and the store in a folder."""
 
 import shutil
 from pathlib import Path
@@ -139,7 +139,7 @@ class CheckpointStore(Protocol):
         """
 
     def size_bytes(self, key: str) -> int:
-        """How long the content is.
+        """The length of the content.
 
         Raises:
             FileNotFoundError: There is none, as with `get`.
@@ -159,7 +159,7 @@ class CheckpointStore(Protocol):
         """Forget this name. It is fine if there is none."""
 
     def free_bytes(self) -> int | None:
-        """How much more it can hold; None: unknown, or unbounded."""
+        """The free space; None: unknown, or unlimited."""
 
     def uri(self, key: str) -> str:
         """The key as people find it outside of this program."""

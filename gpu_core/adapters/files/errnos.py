@@ -1,4 +1,4 @@
-"""Which error numbers of the operating system mean that a path or a program is refused."""
+"""Error numbers of the operating system that mean that a path or a program is refused."""
 
 import errno
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def read_plain_file(path: Path, most_bytes: int) -> bytes:
-    """What the file has. The run can put anything there: a pipe would keep its reader for ever.
+    """Read a regular file. A run can put a pipe there, which would block its reader.
 
     Raises:
         OSError: It is no plain file, or larger than that.

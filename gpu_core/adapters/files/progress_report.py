@@ -21,7 +21,7 @@ _LARGEST_STACKS_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressReport:
-    """What one rank has done last."""
+    """The last progress of one rank."""
 
     attempt_id: str
     rank: int = 0
@@ -82,7 +82,7 @@ def progress_report_of(values: Mapping[str, object]) -> ProgressReport | None:
 
 
 def stacks_path(run_dir: Path, rank: int) -> Path:
-    """Where the rank writes the stacks of its threads."""
+    """The file for the stacks of the rank's threads."""
     return run_dir / f"stacks-{rank}.txt"
 
 

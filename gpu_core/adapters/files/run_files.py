@@ -64,7 +64,7 @@ class CheckpointReport:
 
     @property
     def checkpointed_at(self) -> datetime | None:
-        """When the newest checkpoint was saved, in the ledger's word for it."""
+        """The time of the newest checkpoint, in the ledger's format."""
         return self.saved_at
 
     @property
@@ -78,7 +78,7 @@ class CheckpointReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitReport:
-    """How the command of an attempt ended."""
+    """The exit report of the command of an attempt."""
 
     exit_code: int
     """Negative: the signal that killed it, as in Python's `subprocess`."""
@@ -151,7 +151,7 @@ def _text(record: Notice | CheckpointReport) -> bytes:
 
 
 def read_record(path: Path, parse: Callable[["RecordFields"], Record]) -> Record | None:
-    """What a file of one JSON object says; None: it is missing, or cannot be understood (logged).
+    """The JSON object in a file; None: the file is missing or invalid (logged).
 
     Args:
         path: The run can put anything there.

@@ -13,7 +13,7 @@ def attempt_id_of(process: psutil.Process) -> str | None:
 
 
 def environment_of(process: psutil.Process) -> Mapping[str, str] | None:
-    """What it was started with; None: it is gone, or another user's."""
+    """The environment of a process; None: it ended, or belongs to another user."""
     try:
         if process.status() == psutil.STATUS_ZOMBIE:
             return None

@@ -1,4 +1,4 @@
-"""Which containers of this node hold which devices, as the kubelet says on its local socket.
+"""Reads the devices of each container on this node from the kubelet's local socket.
 
 The kubelet answers gRPC (KEP-606, `k8s.io/kubelet/pkg/apis/podresources/v1/api.proto`, stable since
 Kubernetes 1.28). One question without a body is all that is asked, so that this file reads the

@@ -8,7 +8,7 @@ import psutil
 
 
 class HostUse(NamedTuple):
-    """What processes used between two questions; None: unknown."""
+    """The resource use of processes between two calls; None: unknown."""
 
     cores: float | None = None
     """Mean processor cores."""
@@ -22,7 +22,7 @@ class _Counters(NamedTuple):
 
 
 class ProcessLoad:
-    """What is in use between two questions.
+    """The resource use between two calls.
 
     Args:
         pid: The process; its own time counts, and that of all that it started.
@@ -44,7 +44,7 @@ class ProcessLoad:
         return self.use().cores
 
     def use(self) -> HostUse:
-        """What was used since the last question of any kind; unknown at the first one."""
+        """The use since the last call of any kind; unknown at the first call."""
         now_s, counters = self._clock_s(), self._read()
         before, self._counters = self._counters, counters
         began_s, self._at_s = self._at_s, now_s
@@ -83,7 +83,7 @@ class ProcessLoad:
 
 
 def _io_bytes(process: psutil.Process) -> int | None:
-    """What it has read and written so far; None: the system does not say."""
+    """The bytes read and written so far; None: not available on this system."""
     try:
         counters = process.io_counters()
         return int(counters.read_chars + counters.write_chars)

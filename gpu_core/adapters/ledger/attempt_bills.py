@@ -1,4 +1,4 @@
-"""What bills say of attempts: statements over one connection, in its transaction."""
+"""Bills of attempts: SQL statements over one connection, in its transaction."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What budgets had used at a moment, from the records of the ledger."""
+"""The usage of budgets at a moment, from the records of the ledger."""
 
 from datetime import datetime
 

@@ -25,7 +25,7 @@ _LATEST = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class KnownCapacity:
-    """What the ledger knows of a host's machines."""
+    """The records of a host's machines in the ledger."""
 
     by_node: Mapping[str, CapacityInterval]
     """The last one of each node, if it is open or ended in the hour before the last look."""

@@ -1,4 +1,4 @@
-"""What days cost, read from the ledger: by part of the cost for months, run by run for weeks."""
+"""Daily costs from the ledger: by part of the cost for months, by run for weeks."""
 
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -19,7 +19,7 @@ from gpu_core.decisions.model.attempts import Provenance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which runs count."""
+    """The filter of runs."""
 
     now: datetime
     """Attempts that hold their GPUs are costed up to here."""
@@ -29,14 +29,14 @@ class Wanted:
 
     @property
     def provenance(self) -> Provenance | None:
-        """What the ledger is asked for; None: any."""
+        """The filter of a query; None: any."""
         return None if self.with_generated else Provenance.MEASURED
 
 
 def read_histories(
     ledger: Ledger, first: date, last: date, wanted: Wanted
 ) -> dict[date, CostHistory]:
-    """What was spent on each of these days and on the days that each is judged by."""
+    """The spending on each of these days and on the days that each is compared with."""
     window = Window(window_of_history(first).start, window_of_history(last).end)
     asked = CostQuestion(
         window=window,
@@ -56,7 +56,7 @@ def read_histories(
 
 
 def read_daily_costs(ledger: Ledger, first: date, last: date, wanted: Wanted) -> DailyCosts:
-    """What each run cost on these days, and on those that a report of the first one needs."""
+    """The cost of each run on these days, and on the days that a report of the first one needs."""
     window = Window(window_to_read(first).start, window_to_read(last).end)
     usage = ledger.usage(window.start, window.end, provenance=wanted.provenance, pool=wanted.pool)
     return daily_costs(usage, window, wanted.now)

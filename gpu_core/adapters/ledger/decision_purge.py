@@ -15,7 +15,7 @@ _c = decisions.c
 
 
 def read_anchors(connection: sa.Connection) -> list[Anchor]:
-    """What purges left, by writer and number."""
+    """The anchors that purges left, by writer and number."""
     a = decision_anchors.c
     statement = sa.select(decision_anchors).order_by(a.writer, a.number)
     return [Anchor(**row) for row in connection.execute(statement).mappings()]

@@ -1,4 +1,4 @@
-"""What can go wrong with the ledger, one class for each that a caller may treat differently."""
+"""The errors of the ledger, one class for each that a caller may handle differently."""
 
 from gpu_core.decisions.model.errors import GpuSchedulingError
 

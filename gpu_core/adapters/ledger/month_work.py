@@ -1,4 +1,4 @@
-"""What ran in a month, as far as savings depend on it: few columns of many rows."""
+"""The runs of a month, in the columns that savings depend on."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ _c = attempts.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkQuestion:
-    """Which runs count: those with an attempt in the window."""
+    """The filter of runs: those with an attempt in the window."""
 
     window: Window
     pool: str | None = None

@@ -1,4 +1,4 @@
-"""What proposals are made from, read from the ledger."""
+"""Reads the inputs of proposals from the ledger."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""What attempts pay for, and at which prices, as columns that the database groups by."""
+"""Billed resources and prices of attempts, as columns that the database groups by."""
 
 import json
 import logging
@@ -54,7 +54,7 @@ a group of its own."""
 
 
 class Tariffs:
-    """What attempts use and cost in a microsecond: equal amounts and prices make one tariff."""
+    """The use and cost of attempts per microsecond. Equal amounts and prices form one tariff."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], Tariff] = {}

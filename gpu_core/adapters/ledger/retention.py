@@ -10,7 +10,7 @@ from gpu_core.decisions.model.decision_chain import ChainCheck
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purge:
-    """What a purge found, and what it deleted."""
+    """The records that a purge found and deleted."""
 
     problems: tuple[ChainCheck, ...] = ()
     """Chains with a problem; with one, nothing is deleted."""

@@ -1,4 +1,4 @@
-"""What the ledger says of a month's savings: its machines, runs and catalog."""
+"""Reads the inputs of a month's savings: its machines, runs and catalog."""
 
 import logging
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ _log = logging.getLogger("prefect.gpu.prices")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavingsQuestion:
-    """Which machines and runs count, and at which prices."""
+    """The filter of machines and runs, and the prices."""
 
     month: Window
     """It counts from the first machine that the ledger has, up to `now`: a fixed cluster is not

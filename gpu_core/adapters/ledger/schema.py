@@ -86,7 +86,7 @@ class TextTuple(sa.types.TypeDecorator[tuple[str, ...]]):
 
 
 class NodeShares(sa.types.TypeDecorator[tuple[NodeShare, ...]]):
-    """What an attempt holds on each of its nodes, kept as a JSON list of objects."""
+    """The resources of an attempt on each of its nodes, stored as a JSON list of objects."""
 
     impl = sa.JSON(none_as_null=True)
     cache_ok = True
@@ -170,7 +170,7 @@ def _text(moment: datetime | None) -> str | None:
 
 
 class GpuSummaries(sa.types.TypeDecorator[tuple[GpuSummary, ...]]):
-    """What an attempt's GPUs did, kept as a JSON list of objects without unknown values."""
+    """The activity of an attempt's GPUs, stored as a JSON list of objects without nulls."""
 
     impl = sa.JSON(none_as_null=True)
     cache_ok = True
@@ -186,7 +186,7 @@ class GpuSummaries(sa.types.TypeDecorator[tuple[GpuSummary, ...]]):
 
 
 class HostSummaryJson(sa.types.TypeDecorator[HostSummary]):
-    """What an attempt took of its machine, kept as a JSON object without unknown values."""
+    """The resource use of an attempt, stored as a JSON object without unknown values."""
 
     impl = sa.JSON(none_as_null=True)
     cache_ok = True

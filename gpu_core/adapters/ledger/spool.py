@@ -29,7 +29,7 @@ class SpoolFull(LedgerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpooledRecord:
-    """What is to be written; writing it twice is writing it once."""
+    """A pending write. Writing it twice has the effect of writing it once."""
 
     writer: str = ""
     """Whose chain the decisions are added to."""

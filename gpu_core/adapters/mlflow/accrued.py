@@ -1,4 +1,4 @@
-"""What a run that still runs has cost so far, as a metric over time."""
+"""Logs the accrued cost of a running run, as a metric over time."""
 
 from datetime import datetime
 from fractions import Fraction

@@ -52,7 +52,7 @@ _RUNS_PER_PAGE = 200
 
 
 class CostStatus(StrEnum):
-    """How far a logged cost can be relied on."""
+    """The reliability of a logged cost."""
 
     ESTIMATED = "estimated"
     """The run is not over."""

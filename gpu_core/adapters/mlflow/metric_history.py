@@ -12,7 +12,7 @@ from gpu_core.decisions.optimization.sweeps.trials import MetricPoint
 
 
 class MetricHistory(NamedTuple):
-    """What MLflow has of a flow run."""
+    """The metrics of a flow run in MLflow."""
 
     points: tuple[MetricPoint, ...]
     """The oldest first."""

@@ -1,4 +1,4 @@
-"""What NVML's GPM measures between two samples: how much of a GPU works, not only whether."""
+"""Reads NVML's GPM metrics between two samples: which share of a GPU is active."""
 
 from contextlib import suppress
 from dataclasses import dataclass

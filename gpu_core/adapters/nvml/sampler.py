@@ -1,4 +1,4 @@
-"""What every GPU of this machine does, read again and again."""
+"""Samples the activity of every GPU of this machine."""
 
 import ctypes
 import logging
@@ -206,7 +206,7 @@ class _Device:
         self._activity.close()
 
     def samples(self, now: datetime, xids: tuple[int, ...]) -> tuple[GpuSample, ...]:
-        """What it does, and what each of its MIG instances does."""
+        """The activity of the GPU and of each of its MIG instances."""
         return (self._whole(now, xids), *self._of_parts(now))
 
     def _whole(self, now: datetime, xids: tuple[int, ...]) -> GpuSample:
@@ -364,7 +364,7 @@ class _Device:
 
 
 def _address(handle: Any) -> int | None:
-    """Where the driver keeps the device: each handle is another object of Python."""
+    """The driver's address of the device, as each handle is another Python object."""
     return ctypes.cast(handle, ctypes.c_void_p).value
 
 

@@ -1,4 +1,4 @@
-"""Who computes on the GPUs of this machine, as NVML reports it."""
+"""The processes that use the GPUs of this machine, as reported by NVML."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ _logger = logging.getLogger(__name__)
 
 
 class GpuUsers:
-    """Who computes on the GPUs of this machine, asked again and again.
+    """Polls which processes use the GPUs of this machine.
 
     NVML stays initialised in between: without persistence mode each initialisation takes seconds.
     """

@@ -66,7 +66,7 @@ class _Generator(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedWorkload:
-    """What such a file describes."""
+    """The content of such a file."""
 
     jobs: tuple[TraceJob, ...]
     """By arrival."""

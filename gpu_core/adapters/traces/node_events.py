@@ -1,4 +1,4 @@
-"""What becomes of nodes, as JSON lines next to the file of jobs: one object per line.
+"""Node events, as JSON lines next to the file of jobs: one object per line.
 
     {"at_s": 3600, "node": "node-3", "event": "failure"}
     {"at_s": 5400, "node": "node-3", "event": "recovery"}
@@ -39,7 +39,7 @@ class _Located(NamedTuple):
 
 
 def read_node_events(path: Path, nodes: Sequence[Node]) -> tuple[NodeEvent, ...]:
-    """What becomes of the nodes, by time.
+    """The events of the nodes, by time.
 
     Raises:
         InvalidInput: The file cannot be used: a node is not there, fails when it is gone, recovers

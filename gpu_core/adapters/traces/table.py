@@ -22,7 +22,7 @@ class Row:
     values: dict[str, str]
 
     def text(self, column: str) -> str:
-        """What the column says.
+        """The value of the column.
 
         Raises:
             InvalidInput: Nothing.
@@ -33,7 +33,7 @@ class Row:
         return value
 
     def optional_text(self, column: str) -> str | None:
-        """What the column says; None: nothing, or there is no such column."""
+        """The value of the column; None: empty, or no such column."""
         return (self.values.get(column) or "").strip() or None
 
     def number(self, column: str) -> float:

@@ -39,7 +39,7 @@ class Perceptron:
 
     @property
     def what(self) -> str:
-        """What it is in a few words."""
+        """A short description."""
         size = sum(layer.size for layer in self.weights) / 1e6
         return (
             f"a classifier with {size:.1f} million weights in NumPy on one CPU core; "

@@ -1,4 +1,4 @@
-"""How long each batch takes, one after the other."""
+"""The time of each batch, in sequence."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -30,7 +30,7 @@ class TorchPerceptron:
 
     @property
     def what(self) -> str:
-        """What it is in a few words."""
+        """A short description."""
         size = sum(layer.size for layer in self.of.weights) / 1e6
         where = "one CPU core" if self.torch_device == "cpu" else f"one {self.device}"
         release = torch.__version__.partition("+")[0]

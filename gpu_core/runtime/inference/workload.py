@@ -1,4 +1,4 @@
-"""What is measured: a model with its inputs, in every precision that its device computes in."""
+"""The measured workload: a model with its inputs, in every precision that its device supports."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -27,10 +27,10 @@ class Workload(Protocol):
 
     @property
     def what(self) -> str:
-        """What it is in a few words, for reports."""
+        """A short description, for reports."""
 
     def at(self, precision: Precision) -> Infer:
-        """What answers a batch in this precision; it returns when the answers are there.
+        """A function that answers a batch in this precision, and returns when it is complete.
 
         Raises:
             Unsupported: The device does not compute so.

@@ -1,4 +1,4 @@
-"""What ends the writing and the reading of the pickle-free form."""
+"""Errors of writing and reading the pickle-free format."""
 
 from gpu_core.decisions.model.errors import GpuSchedulingError
 
@@ -21,7 +21,7 @@ class NotPlain(GpuSchedulingError):
 
     @property
     def path(self) -> str:
-        """Where the value lies, such as `state['model'][0]`."""
+        """The path of the value, such as `state['model'][0]`."""
         return "state" + "".join(reversed(self._path))
 
     def __str__(self) -> str:

@@ -151,7 +151,7 @@ class _Reader:
         return self._sections[number]
 
     def _count(self) -> int:
-        """How many items follow; each takes a byte at least."""
+        """The number of items that follow. Each takes at least one byte."""
         count = int(self.read_number("Q", 8))
         if count > self.left_bytes:
             raise MalformedPlainState(f"{count} items do not fit in {self.left_bytes} bytes")
