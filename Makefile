@@ -138,7 +138,7 @@ bench-policies: dev ## Replay published traces (DATA=folder), and compare with t
 	$(BIN)/python -m benchmarks.victims --out bench-results/victims.json
 	$(BIN)/python -m benchmarks.forecast --data $(DATA) --json > bench-results/forecast.json
 	PREFECT_GPU_EXAMPLES=10000 $(BIN)/python -m pytest -q tests/gpu_core/decisions/scheduling/test_invariants.py
-	PREFECT_GPU_EXAMPLES=20000 $(BIN)/python -m pytest -q tests/gpu_core/decisions/scheduling/test_victims_against_oracle.py
+	PREFECT_GPU_EXAMPLES=20000 $(BIN)/python -m pytest -q tests/gpu_core/decisions/scheduling/eviction/test_victims_against_oracle.py
 	$(BIN)/python -m benchmarks.scheduling --data $(DATA) --out bench-results/scheduling.json
 	$(BIN)/python -m benchmarks.check_ranges bench-results/scheduling.json
 

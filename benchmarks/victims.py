@@ -16,7 +16,7 @@ from pathlib import Path
 from gpu_core.decisions.scheduling.plan import Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from gpu_core.testing.builders.workloads import NOW
-from tests.gpu_core.decisions.scheduling.victim_oracle import Oracle, contest
+from tests.gpu_core.decisions.scheduling.eviction.victim_oracle import Oracle, contest
 
 _BEFORE = {
     "with a victim that was not needed": "334 of 1,827 on 6 to 16 nodes",

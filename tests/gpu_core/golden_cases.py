@@ -9,7 +9,8 @@ from prefect.client.schemas.responses import (
 )
 
 from gpu_core.decisions.attempts.settlement import EndFacts, settle
-from gpu_core.decisions.checks.prefect.pool_status import PoolStatus, QueueStatus, kept_back
+from gpu_core.decisions.checks.prefect.concurrency_limits import kept_back
+from gpu_core.decisions.checks.prefect.pool_status import PoolStatus, QueueStatus
 from gpu_core.decisions.kubernetes.manifests.commands import held_if_ambiguous
 from gpu_core.decisions.kubernetes.variables.variables import PodRequest
 from gpu_core.decisions.model.attempts import EndReason

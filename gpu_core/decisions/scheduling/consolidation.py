@@ -7,8 +7,8 @@ from gpu_core.decisions.model.cluster import Placement
 from gpu_core.decisions.model.units import epoch_s
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.placement.consolidation import Movable, propose_moves
+from gpu_core.decisions.scheduling.eviction.cost import Candidates, PreemptionCandidate
 from gpu_core.decisions.scheduling.plan_builder import PlanBuilder
-from gpu_core.decisions.scheduling.preemption_cost import Candidates, PreemptionCandidate
 from gpu_core.decisions.scheduling.queue import QueueEntry, WorkloadGroup
 from gpu_core.decisions.scheduling.reservations import amount_of
 

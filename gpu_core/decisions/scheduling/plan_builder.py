@@ -18,12 +18,12 @@ from gpu_core.decisions.quota.budgets import BudgetCheck, Budgets
 from gpu_core.decisions.quota.fair_share import Shares
 from gpu_core.decisions.scheduling.allocations import Release
 from gpu_core.decisions.scheduling.cluster_state import SchedulerState, View
+from gpu_core.decisions.scheduling.eviction.cost import Candidates, PreemptionCandidate
+from gpu_core.decisions.scheduling.eviction.preemption import Allows, Preemption
 from gpu_core.decisions.scheduling.kept_nodes import Rest, likely_rests
 from gpu_core.decisions.scheduling.node_closures import NodeClosure
 from gpu_core.decisions.scheduling.pending_releases import awaited_from, free_first, free_parts
 from gpu_core.decisions.scheduling.plan import Admit, Command
-from gpu_core.decisions.scheduling.preemption import Allows, Preemption
-from gpu_core.decisions.scheduling.preemption_cost import Candidates, PreemptionCandidate
 from gpu_core.decisions.scheduling.queue import QueueEntry, WorkloadGroup
 from gpu_core.decisions.scheduling.quota_usage import owner_of
 from gpu_core.decisions.scheduling.reservations import Amount, Reservations, amount_of

@@ -16,7 +16,7 @@ from gpu_core.decisions.placement.workload_mix import rounded_mix
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budgets import Budgets
-from gpu_core.decisions.quota.cohort_tree import QuotaTree
+from gpu_core.decisions.quota.cohort_borrowing_and_lending import QuotaTree
 from gpu_core.decisions.quota.fair_share import Shares
 from gpu_core.decisions.scheduling.allocations import AllocationIndex
 from gpu_core.decisions.scheduling.cluster_state import SchedulerState, View

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape, Workload
-from gpu_core.decisions.quota.cohort_tree import QuotaTree, QuotaUsage
+from gpu_core.decisions.quota.cohort_borrowing_and_lending import QuotaTree, QuotaUsage
 from gpu_core.decisions.scheduling.allocations import Account, Holding
 
 

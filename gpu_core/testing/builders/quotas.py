@@ -4,7 +4,7 @@ from typing import Any
 
 from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.policy.quotas import QuotaPolicy, quota_contradictions
-from gpu_core.decisions.quota.cohort_tree import QuotaTree
+from gpu_core.decisions.quota.cohort_borrowing_and_lending import QuotaTree
 
 A100 = Flavor("a100-80gb", "on-demand")
 BUCKET = "*"

@@ -13,9 +13,9 @@ from prefect.client.schemas.responses import DeploymentResponse, WorkerFlowRunRe
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.base import BaseVariables
 
+from gpu_core.decisions.checks.prefect.concurrency_limits import held_by_deployment
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import without_controls
-from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold, Workload, without_request
 from gpu_core.decisions.policy.policy import PREFECT_DEFAULT_QUEUE, Policy
 from gpu_core.decisions.requests.job_variables import GpuRequest, parse_request
@@ -409,11 +409,4 @@ def _creator(flow_run: FlowRun) -> str | None:
 def deployment_hold(deployment: DeploymentResponse | None) -> Hold | None:
     """Would Prefect refuse to start it? Then no run is preempted for it."""
     limit = deployment.global_concurrency_limit if deployment is not None else None
-    if limit is None or limit.active_slots < limit.limit:
-        return None
-    return Hold(
-        reason=Reason.DEPLOYMENT_LIMIT,
-        summary=f"Held: {limit.active_slots} runs of its deployment hold its "
-        f"{limit.limit} concurrency slots.",
-        resolution="It may start when one of them ends, or under a higher concurrency limit.",
-    )
+    return None if limit is None else held_by_deployment(limit.active_slots, limit.limit)

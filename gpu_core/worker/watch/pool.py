@@ -10,13 +10,8 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.adapters.prefect.work_pool import read_pool_status, read_strangers_runs, read_waiting
-from gpu_core.decisions.checks.prefect.pool_status import (
-    NO_WORKER,
-    Notice,
-    PoolStatus,
-    kept_back,
-    notices,
-)
+from gpu_core.decisions.checks.prefect.concurrency_limits import kept_back
+from gpu_core.decisions.checks.prefect.pool_status import NO_WORKER, Notice, PoolStatus, notices
 from gpu_core.decisions.model.workload import Hold
 from gpu_core.worker.attempts.run_log import log_of_run
 from gpu_core.worker.operations.throttle import Throttle

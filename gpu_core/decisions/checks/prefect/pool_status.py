@@ -1,10 +1,5 @@
-"""What keeps runs of a work pool back before its scheduler sees them, and who serves the pool.
+"""A work pool as Prefect has it: what is paused, limited or full, and who serves it."""
 
-Prefect's server hands out no run of a paused pool or queue, and none over a concurrency limit. Its
-rules are those of `get-runs-from-worker-queues.sql.jinja` in Prefect 3.8.8.
-"""
-
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,9 +8,7 @@ from gpu_core.decisions.checks.prefect.pool_commands import (
     unlimited_command,
     worker_command,
 )
-from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.units import count
-from gpu_core.decisions.model.workload import Hold
 
 NO_WORKER = "no worker"
 """The key of the notice that no worker serves the pool."""
@@ -108,38 +101,15 @@ class Notice(NamedTuple):
     """What is said when it is no longer so."""
 
 
-def kept_back(pool: PoolStatus, due: Sequence[tuple[str, str]]) -> dict[str, Hold]:
-    """Which of these due runs does Prefect hand out to no worker, and why?
-
-    Args:
-        due: Id and queue of every run that waits and is due, the earliest one first.
-    """
-    holds: dict[str, Hold] = {}
-    handed_out = 0
-    queues = {queue.name: queue for queue in pool.queues}
-    room = _room(pool.concurrency_limit, pool.active)
-    ranks = {queue.name: rank for rank, queue in enumerate(pool.queues)}
-    used = dict.fromkeys(queues, 0)
-    for run_id, name in sorted(due, key=lambda each: ranks.get(each[1], len(ranks))):
-        queue = queues.get(name)
-        hold = _paused(pool, queue) or _over_limit_of_queue(pool, queue, used.get(name, 0))
-        if hold is None and room is not None and handed_out >= room:
-            hold = _over_limit(pool.name, None, pool.concurrency_limit or 0, pool.active)
-        if hold is not None:
-            holds[run_id] = hold
-            continue
-        handed_out += 1
-        used[name] = used.get(name, 0) + 1
-    return holds
-
-
 def notices(pool: PoolStatus) -> tuple[Notice, ...]:
     """Which properties of the pool itself explain why runs wait?"""
     paused = [queue for queue in pool.queues if queue.is_paused and not pool.is_paused]
-    full = [q for q in pool.queues if not q.is_paused and _room(q.concurrency_limit, q.active) == 0]
+    full = [
+        q for q in pool.queues if not q.is_paused and room_left(q.concurrency_limit, q.active) == 0
+    ]
     found = [_paused_notice(pool, None)] if pool.is_paused else []
     found += [_paused_notice(pool, queue.name) for queue in paused]
-    if _room(pool.concurrency_limit, pool.active) == 0:
+    if room_left(pool.concurrency_limit, pool.active) == 0:
         found.append(_full_notice(pool, None, pool.concurrency_limit or 0, pool.active))
     found += [_full_notice(pool, q.name, q.concurrency_limit or 0, q.active) for q in full]
     found += [_stranger_notice(pool, worker) for worker in pool.strangers]
@@ -153,7 +123,7 @@ def notices(pool: PoolStatus) -> tuple[Notice, ...]:
 
 
 def _paused_notice(pool: PoolStatus, queue: str | None) -> Notice:
-    what = _named(pool.name, queue)
+    what = named(pool.name, queue)
     return Notice(
         f"{what} is paused",
         f"{what} is paused, and none of its runs starts. "
@@ -163,7 +133,7 @@ def _paused_notice(pool: PoolStatus, queue: str | None) -> Notice:
 
 
 def _full_notice(pool: PoolStatus, queue: str | None, limit: int, active: int) -> Notice:
-    what = _named(pool.name, queue)
+    what = named(pool.name, queue)
     return Notice(
         f"{what} is full",
         f"{what} is full: its concurrency limit is {limit}, with {count(active, 'active run')}. "
@@ -183,45 +153,11 @@ def _stranger_notice(pool: PoolStatus, worker: SeenWorker) -> Notice:
     )
 
 
-def _named(pool: str, queue: str | None) -> str:
+def named(pool: str, queue: str | None) -> str:
+    """A pool, or one of its queues, as a sentence begins with it."""
     return f"Work pool {pool!r}" if queue is None else f"Work queue {queue!r}"
 
 
-def _paused(pool: PoolStatus, queue: QueueStatus | None) -> Hold | None:
-    if pool.is_paused:
-        return Hold(
-            reason=Reason.POOL_PAUSED,
-            summary=f"Held: work pool {pool.name!r} is paused.",
-            resolution=f"It may start when the pool is resumed: `{resume_command(pool.name)}`.",
-        )
-    if queue is None or not queue.is_paused:
-        return None
-    command = resume_command(pool.name, queue.name)
-    return Hold(
-        reason=Reason.QUEUE_PAUSED,
-        summary=f"Held: work queue {queue.name!r} is paused.",
-        resolution=f"It may start when the queue is resumed: `{command}`.",
-    )
-
-
-def _over_limit_of_queue(pool: PoolStatus, queue: QueueStatus | None, used: int) -> Hold | None:
-    limit = None if queue is None else queue.concurrency_limit
-    if queue is None or limit is None or used < max(0, limit - queue.active):
-        return None
-    return _over_limit(pool.name, queue.name, limit, queue.active)
-
-
-def _over_limit(pool: str, queue: str | None, limit: int, active: int) -> Hold:
-    what = _named(pool, queue).replace("W", "w", 1)
-    return Hold(
-        reason=Reason.POOL_LIMIT if queue is None else Reason.QUEUE_LIMIT,
-        summary=f"Held: {what} has a concurrency limit of {limit}, with "
-        f"{count(active, 'active run')}.",
-        resolution="It may start when one of them ends, or without the limit: "
-        f"`{unlimited_command(pool, queue)}`.",
-    )
-
-
-def _room(limit: int | None, active: int) -> int | None:
+def room_left(limit: int | None, active: int) -> int | None:
     """How many more may be active at once? None: any number."""
     return None if limit is None else max(0, limit - active)

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from gpu_core.decisions.checks.prefect.concurrency_limits import kept_back
 from gpu_core.decisions.checks.prefect.pool_status import (
     PoolStatus,
     QueueStatus,
     SeenWorker,
-    kept_back,
     notices,
 )
 

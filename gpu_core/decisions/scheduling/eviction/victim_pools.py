@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.groups import Group
-from gpu_core.decisions.scheduling.preemption_candidates import PreemptionIndex, PreemptionScope
-from gpu_core.decisions.scheduling.preemption_cost import Loss, PreemptionCandidate
-from gpu_core.decisions.scheduling.victim_problem import QuotaCheck
-from gpu_core.decisions.scheduling.victims import Victims
+from gpu_core.decisions.scheduling.eviction.candidates import PreemptionIndex, PreemptionScope
+from gpu_core.decisions.scheduling.eviction.cost import Loss, PreemptionCandidate
+from gpu_core.decisions.scheduling.eviction.victim_problem import QuotaCheck
+from gpu_core.decisions.scheduling.eviction.victims import Victims
 
 POOL_SIZE = 24
 """How many candidates one search chooses among at most. Bounds prune most of their sets; that a

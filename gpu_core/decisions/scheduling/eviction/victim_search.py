@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from gpu_core.decisions.model.bit_set import numbers_in
-from gpu_core.decisions.scheduling.preemption_cost import Loss, PreemptionCandidate
+from gpu_core.decisions.scheduling.eviction.cost import Loss, PreemptionCandidate
 
 EXACT_CANDIDATES = 12
 """With this many candidates that matter a search always ends, so that its result is exact: each

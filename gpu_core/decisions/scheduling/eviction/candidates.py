@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.scheduling.allocations import Account, AllocationIndex, Holding
-from gpu_core.decisions.scheduling.preemption_cost import (
+from gpu_core.decisions.scheduling.eviction.cost import (
     Candidates,
     Loss,
     PreemptionCandidate,

@@ -6,7 +6,7 @@ from functools import reduce
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.scheduling.preemption_cost import Loss, cheapest_covers
+from gpu_core.decisions.scheduling.eviction.cost import Loss, cheapest_covers
 
 OFFERS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 5)), max_size=6).map(
     lambda drawn: [

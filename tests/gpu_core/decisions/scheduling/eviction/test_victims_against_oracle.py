@@ -7,13 +7,10 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from gpu_core.decisions.scheduling import preemption
 from gpu_core.decisions.scheduling.allocations import holding_of
-from gpu_core.decisions.scheduling.ordering import WorkloadOrder
-from gpu_core.decisions.scheduling.plan import Admit, Preempt
-from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.decisions.scheduling.preemption_cost import Loss, PreemptionCandidate
-from gpu_core.decisions.scheduling.victim_search import (
+from gpu_core.decisions.scheduling.eviction import preemption
+from gpu_core.decisions.scheduling.eviction.cost import Loss, PreemptionCandidate
+from gpu_core.decisions.scheduling.eviction.victim_search import (
     CYCLE_STEPS,
     EXACT_CANDIDATES,
     SEARCH_STEPS,
@@ -21,6 +18,9 @@ from gpu_core.decisions.scheduling.victim_search import (
     VictimProblem,
     VictimSearch,
 )
+from gpu_core.decisions.scheduling.ordering import WorkloadOrder
+from gpu_core.decisions.scheduling.plan import Admit, Preempt
+from gpu_core.decisions.scheduling.planner import plan_cycle
 from gpu_core.testing.builders.workloads import (
     NOW,
     make_allocation,
@@ -29,8 +29,8 @@ from gpu_core.testing.builders.workloads import (
     make_snapshot,
     make_workload,
 )
+from tests.gpu_core.decisions.scheduling.eviction.victim_oracle import Oracle, contest
 from tests.gpu_core.decisions.scheduling.scenarios import Scenario
-from tests.gpu_core.decisions.scheduling.victim_oracle import Oracle, contest
 from tests.support.examples import examples
 
 ORDER = WorkloadOrder(make_policy().ordering)

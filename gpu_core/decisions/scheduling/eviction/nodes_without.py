@@ -7,7 +7,7 @@ from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.placement.node_info import NodeInfo
 from gpu_core.decisions.scheduling.allocations import Holding
-from gpu_core.decisions.scheduling.victims import release_holding
+from gpu_core.decisions.scheduling.eviction.victims import release_holding
 
 
 class NodesWithout:

@@ -8,7 +8,7 @@ from functools import cache
 from gpu_core.decisions.model.cluster import Allocation, Snapshot
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
-from gpu_core.decisions.quota.cohort_tree import QuotaTree, QuotaUsage
+from gpu_core.decisions.quota.cohort_borrowing_and_lending import QuotaTree, QuotaUsage
 from gpu_core.testing.builders.workloads import (
     HIGH,
     LOW,

@@ -9,24 +9,28 @@ from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.policy.preemption import PreemptionPolicy, TakesFrom
 from gpu_core.decisions.scheduling.allocations import Holding
 from gpu_core.decisions.scheduling.cluster_state import SchedulerState
-from gpu_core.decisions.scheduling.nodes_without import NodesWithout
-from gpu_core.decisions.scheduling.ordering import Key
-from gpu_core.decisions.scheduling.preemption_candidates import PreemptionIndex, PreemptionScope
-from gpu_core.decisions.scheduling.preemption_cost import Candidates, PreemptionCandidate
-from gpu_core.decisions.scheduling.queue import QueueEntry, WorkloadGroup
-from gpu_core.decisions.scheduling.quota_usage import Allowance
-from gpu_core.decisions.scheduling.victim_pools import VictimPools
-from gpu_core.decisions.scheduling.victim_problem import (
+from gpu_core.decisions.scheduling.eviction.candidates import PreemptionIndex, PreemptionScope
+from gpu_core.decisions.scheduling.eviction.cost import Candidates, PreemptionCandidate
+from gpu_core.decisions.scheduling.eviction.nodes_without import NodesWithout
+from gpu_core.decisions.scheduling.eviction.victim_pools import VictimPools
+from gpu_core.decisions.scheduling.eviction.victim_problem import (
     QuotaCheck,
     bits_of_victims,
     victim_problem,
 )
-from gpu_core.decisions.scheduling.victim_search import CYCLE_STEPS, SEARCH_STEPS, VictimSearch
-from gpu_core.decisions.scheduling.victims import (
+from gpu_core.decisions.scheduling.eviction.victim_search import (
+    CYCLE_STEPS,
+    SEARCH_STEPS,
+    VictimSearch,
+)
+from gpu_core.decisions.scheduling.eviction.victims import (
     Choice,
     Victims,
     counts_only_gpus,
 )
+from gpu_core.decisions.scheduling.ordering import Key
+from gpu_core.decisions.scheduling.queue import QueueEntry, WorkloadGroup
+from gpu_core.decisions.scheduling.quota_usage import Allowance
 
 Allows = Callable[[str], bool]
 """Returns whether the node may be used."""

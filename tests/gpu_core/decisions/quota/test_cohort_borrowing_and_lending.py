@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.model.cluster import Flavor
-from gpu_core.decisions.quota.cohort_tree import QuotaTree, QuotaUsage
+from gpu_core.decisions.quota.cohort_borrowing_and_lending import QuotaTree, QuotaUsage
 from gpu_core.testing.builders.quotas import (
     A100,
     BUCKET,

@@ -8,15 +8,15 @@ from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.groups import Group
 from gpu_core.decisions.scheduling.allocations import Holding
-from gpu_core.decisions.scheduling.preemption_candidates import PreemptionIndex, PreemptionScope
-from gpu_core.decisions.scheduling.preemption_cost import PreemptionCandidate
-from gpu_core.decisions.scheduling.quota_usage import Entitlements
-from gpu_core.decisions.scheduling.victim_search import (
+from gpu_core.decisions.scheduling.eviction.candidates import PreemptionIndex, PreemptionScope
+from gpu_core.decisions.scheduling.eviction.cost import PreemptionCandidate
+from gpu_core.decisions.scheduling.eviction.victim_search import (
     EXACT_CANDIDATES,
     NodeOption,
     VictimProblem,
 )
-from gpu_core.decisions.scheduling.victims import counts_only_gpus, release_holding
+from gpu_core.decisions.scheduling.eviction.victims import counts_only_gpus, release_holding
+from gpu_core.decisions.scheduling.quota_usage import Entitlements
 
 
 class QuotaCheck:

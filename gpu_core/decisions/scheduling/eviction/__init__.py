@@ -1,0 +1,1 @@
+"""Which running workloads lose their place to others, and what that costs?"""
