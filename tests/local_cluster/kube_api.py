@@ -37,7 +37,7 @@ class Api:
         self._idle: deque[HTTPSConnection] = deque()
 
     def close(self) -> None:
-        """Close what is open; nobody is in the middle of a request."""
+        """Close what is open; no request is under way."""
         while self._idle:
             self._idle.pop().close()
 

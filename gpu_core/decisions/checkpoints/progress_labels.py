@@ -21,7 +21,7 @@ REPORTED_AT = "reported_at"
 PEERS = "peers"
 STACKS = "stacks"
 POD = "pod."
-"""Before the lowest rank of another pod, whose ranks the label tells of."""
+"""Before the lowest rank of another pod, whose ranks the label describes."""
 
 EVERY_S = 60.0
 

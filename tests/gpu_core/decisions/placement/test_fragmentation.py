@@ -306,7 +306,9 @@ def test_the_tables_agree_with_direct_computation(nodes, mix, data):
             if one.suits(shape) and one.preference(shape) == best_type
             for gpus in one.places(shape)
         }
-        assert losses[found] <= min(losses.values()) + 1e-6
+        # Which of the GPUs comes first makes no difference to what is left.
+        chosen = found[0], tuple(sorted(found[1]))
+        assert losses[chosen] <= min(losses.values()) + 1e-6
         cluster.allocate(shape, on(found[0], shape, *found[1]))
         left[found[0]].change(shape, found[1], -1)
 

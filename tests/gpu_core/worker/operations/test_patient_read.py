@@ -234,7 +234,7 @@ def test_an_answer_of_more_than_a_minute_ago_is_not_used_again(reported, monkeyp
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["asked for", "announced"])
 @pytest.mark.parametrize("fails", [False, True], ids=["answer", "failure"])
-def test_what_nobody_came_for_in_more_than_a_minute_is_asked_anew(
+def test_an_answer_that_no_caller_fetched_for_more_than_a_minute_is_asked_anew(
     reported, monkeypatch, is_late, fails
 ):
     """The caller failed before it came for its answer, and so did each one for a while."""

@@ -144,7 +144,7 @@ async def test_what_the_other_gpus_of_its_node_cost_is_said_once(world, caplog):
     ]
 
 
-async def test_a_device_plugin_that_changes_its_mind_is_told_of_once_an_hour(world, caplog):
+async def test_a_device_plugin_that_changes_its_mind_is_logged_once_an_hour(world, caplog):
     await world.look(3)
     await world.look(3, GPU_a=90.0)
     for at_s in (0, 60, 3500, 3700, 3760):
