@@ -15,6 +15,7 @@ from gpu_core.decisions.kubernetes.manifests.names import (
 from tests.support.cluster import GPU, Json, KubectlFailed, Namespace
 
 _LOOK_S = 1.0
+_NEVER = "1970-01-01T00:00:00Z"
 
 
 @dataclass
@@ -82,7 +83,9 @@ class Sight:
         for status in pod["status"].get("containerStatuses", ()):
             state = status["state"]
             ended = state.get("terminated", {})
-            if began_at := ended.get("startedAt") or state.get("running", {}).get("startedAt"):
+            began_at = ended.get("startedAt") or state.get("running", {}).get("startedAt")
+            # The kubelet has no other start for what it created and never started.
+            if began_at and began_at != _NEVER:
                 began = datetime.fromisoformat(began_at)
                 self.began[attempt] = min(began, self.began.get(attempt, began))
             if ended_at := ended.get("finishedAt"):

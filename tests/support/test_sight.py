@@ -99,8 +99,11 @@ def test_where_and_when_an_attempt_ran_is_kept():
     sight.see([pod("x", gpus=2, state={"running": {"startedAt": at(7)}})])
     gang = pod("y", rank=1, node="n2", state={"running": {"startedAt": at(5)}})
     ended = {"terminated": {"startedAt": at(7), "finishedAt": at(30)}}
+    unstarted = {"terminated": {"startedAt": "1970-01-01T00:00:00Z", "finishedAt": at(20)}}
+    sight.see([pod("z", rank=2, node="n3", phase="Failed", state=unstarted)])
     sight.see([pod("x", gpus=2, phase="Succeeded", state=ended), gang])
-    assert sight.placed == {"a-1": {"a": ("n1", 2), "a-rank-1": ("n2", 1)}}
+    places = {"a": ("n1", 2), "a-rank-1": ("n2", 1), "a-rank-2": ("n3", 1)}
+    assert sight.placed == {"a-1": places}
     assert (f"{sight.began['a-1']:%S}", f"{sight.ended['a-1']:%S}") == ("05", "30")
 
 

@@ -35,6 +35,7 @@ _REASONS: Mapping[str, Cause] = {
 _OWN_STORAGE = ("exceeds the total limit", "exceeds the limit", "exceeded its local ephemeral")
 
 _SIGTERM_CODE, _SIGKILL_CODE = 143, 137
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNKNOWN_TO_KUBELET = "ContainerStatusUnknown"
 # A command that is missing or may not be executed: what the runtime says, and what a shell says.
 _START_ERRORS = frozenset({"StartError", "ContainerCannotRun"})
@@ -71,7 +72,11 @@ def main_end(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def first_start_at(pods: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """When did the first container of these pods start, as far as their statuses say?"""
+    """When did the first container of these pods start, as far as their statuses say?
+
+    Of a container that was created and never started the kubelet reports the start of 1970
+    (kubernetes/kubernetes#120331).
+    """
     states = (
         container.get("state") or {}
         for pod in pods
@@ -80,7 +85,8 @@ def first_start_at(pods: Iterable[Mapping[str, Any]]) -> datetime | None:
     found = (
         (state.get("running") or state.get("terminated") or {}).get("startedAt") for state in states
     )
-    return min((datetime.fromisoformat(at).astimezone(UTC) for at in found if at), default=None)
+    moments = (datetime.fromisoformat(at).astimezone(UTC) for at in found if at)
+    return min((at for at in moments if at > _EPOCH), default=None)
 
 
 def last_end_at(pods: Iterable[Mapping[str, Any]]) -> datetime | None:

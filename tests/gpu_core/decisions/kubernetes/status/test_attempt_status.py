@@ -7,7 +7,7 @@ import pytest
 from gpu_core.decisions.kubernetes.manifests.names import RANK_LABEL
 from gpu_core.decisions.kubernetes.status.attempt_status import decisive_pod, observe
 from gpu_core.decisions.kubernetes.status.outcome import Cause, Charge, Phase, outcome
-from gpu_core.decisions.kubernetes.status.pod_termination import last_end_at
+from gpu_core.decisions.kubernetes.status.pod_termination import first_start_at, last_end_at
 
 MAIN = "prefect-job"
 UNSCHEDULABLE = "0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
@@ -702,3 +702,28 @@ def test_every_cause_has_its_words(cause):
 def test_the_last_container_of_all_pods_is_the_last_end(pods, want):
     found = last_end_at(pods)
     assert (found and found.isoformat()) == want
+
+
+@pytest.mark.parametrize(
+    ("states", "want"),
+    [
+        pytest.param([{"waiting": {}}], None, id="none has started"),
+        pytest.param([{"running": {"startedAt": "2026-03-04T12:00:09Z"}}], 9, id="it runs"),
+        pytest.param(
+            [{"terminated": {"startedAt": "1970-01-01T00:00:00Z"}}], None, id="it could not start"
+        ),
+        pytest.param(
+            [
+                {"terminated": {"startedAt": "1970-01-01T00:00:00Z"}},
+                {"terminated": {"startedAt": "2026-03-04T12:00:07Z"}},
+                {"running": {"startedAt": "2026-03-04T12:00:08Z"}},
+            ],
+            7,
+            id="one could not, and two did",
+        ),
+    ],
+)
+def test_an_attempt_starts_with_the_first_container_that_did(states, want):
+    pods = [{"status": {"containerStatuses": [{"state": state}]}} for state in states]
+    found = first_start_at(pods)
+    assert (None if found is None else found.second) == want
