@@ -250,6 +250,12 @@ def test_a_replaced_pod_begins_when_its_forerunner_has_ended(pool, namespace):
     (pod,) = pods(namespace, run)
     namespace.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
     wait_for(lambda: " stopped " in journal.read_text(), "it has ended, three seconds later", 60)
+    # A worker that still sees it ends the attempt instead, and starts the next one.
+    gone = pod["metadata"]["uid"]
+    wait_for(
+        lambda: all(each["metadata"]["uid"] != gone for each in pods(namespace, run)),
+        *("its pod is gone", 240),
+    )
     (folder / "hold").unlink()
     pool.start_worker()
     pool.wait_until(run, "Completed", timeout_s=120)
