@@ -27,6 +27,15 @@ from gpu_core.adapters.ledger.usage_pages import UsagePages, read_ids, records_o
 from gpu_core.decisions.model.attempts import Attempt, Provenance, RunRecord
 from gpu_core.decisions.model.units import require_aware
 
+_VERSION = (
+    attempts.c.attempt_id,
+    attempts.c.released_at,
+    attempts.c.end_reason,
+    attempts.c.first_step_at,
+    attempts.c.checkpointed_at,
+    attempts.c.expected_loss_s,
+)
+
 
 class RunRecords(LedgerDatabase):
     """Which runs and attempts are there, and which held GPUs in a time?"""
@@ -104,6 +113,29 @@ class RunRecords(LedgerDatabase):
             statement = statement.where(runs.c.pool == pool)
         with self._reader.begin() as connection:
             return self._records(connection, statement)
+
+    def run_versions(
+        self, start: datetime, end: datetime, *, provenance: Provenance, pool: str
+    ) -> dict[str, tuple[tuple[object, ...], ...]]:
+        """The versions of the runs of `usage`, by flow run: equal ones have the same record.
+
+        A version changes when an attempt is opened, makes its first step, saves or ends. It leaves
+        out where an attempt is and what it pays.
+        """
+        start, end = require_aware(start, "start"), require_aware(end, "end")
+        # As they are stored: a value that cannot be read must not hide the other runs.
+        raw = [sa.type_coerce(column, sa.types.NullType()) for column in _VERSION]
+        statement = (
+            sa.select(runs.c.flow_run_id, *raw)
+            .join(attempts, attempts.c.flow_run_id == runs.c.flow_run_id)
+            .where(runs_held_in(start, end), runs.c.provenance == provenance, runs.c.pool == pool)
+            .order_by(runs.c.submitted_at, runs.c.flow_run_id, attempts.c.number)
+        )
+        found: dict[str, tuple[tuple[object, ...], ...]] = {}
+        with self._reader.begin() as connection:
+            for run_id, *values in connection.execute(statement):
+                found[run_id] = (*found.get(run_id, ()), tuple(values))
+        return found
 
     @contextmanager
     def usage_in_pages(

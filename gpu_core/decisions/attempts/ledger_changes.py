@@ -1,6 +1,6 @@
 """What is new in the ledger since the last read: the same attempts are read again and again."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -84,9 +84,3 @@ class LedgerFollower:
         if attempt.attempt_id in self._open or attempt.attempt_id in self._closed:
             return False
         return attempt.released_at is None or attempt.released_at > since
-
-
-def merged(records: Sequence[Record], more: Sequence[Record]) -> tuple[Record, ...]:
-    """Both, each run once, as `records` has it."""
-    by_run = {run.flow_run_id: (run, attempts) for run, attempts in (*more, *records)}
-    return tuple(by_run.values())

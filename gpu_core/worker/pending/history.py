@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.attempts.ledger_changes import LedgerChanges, LedgerFollower, Record, merged
+from gpu_core.decisions.attempts.ledger_changes import LedgerChanges, LedgerFollower, Record
 from gpu_core.decisions.attempts.progress import attained_gpu_s, completed_s, saved_s
 from gpu_core.decisions.model.attempts import Attempt, Provenance, RunRecord
 from gpu_core.decisions.model.capacity_life import CapacityLife
@@ -65,6 +65,7 @@ class History:
         self._ledger = ledger
         self._pool = pool
         self._follower = LedgerFollower()
+        self._newest: dict[str, tuple[object, Record]] = {}
         self._run_times = RunTimeHistory()
         self._memory = MemoryLessons()
         self._book: UsageBook | None = None
@@ -85,8 +86,11 @@ class History:
             book = UsageBook(policy, now)
         refreshed_at = self._refreshed_at
         since = now - _LEARNED_FROM if refreshed_at is None else refreshed_at - _OVERLAP
-        reach = since if book is self._book else min(since, book.since)
-        records = await in_thread(self._read, reach, now)
+        reach = since
+        if book is not self._book:
+            reach = min(since, book.since)
+            self._newest.clear()  # a version leaves out what is counted from the start
+        records, changed = await in_thread(self._read, reach, now)
         news = self._follower.observe(records, since)
         if book is self._book:
             for run, attempt in news.started:
@@ -100,7 +104,7 @@ class History:
                     book.withdraw(attempt_id)
         else:
             self._fill(book, records)
-        for run, attempts in sorted(records, key=lambda record: record[1][-1].admitted_at):
+        for run, attempts in sorted(changed, key=lambda record: record[1][-1].admitted_at):
             with self._counted(run):
                 self._changeovers.observe(run.deployment, attempts)
         for record in news.touched:
@@ -255,12 +259,25 @@ class History:
             return ()
         return self._memory.of(demand.deployment, now - _LEARNED_FROM)
 
-    def _read(self, since: datetime, now: datetime) -> tuple[Record, ...]:
-        found = self._ledger.usage(
+    def _read(self, since: datetime, now: datetime) -> tuple[Sequence[Record], Sequence[Record]]:
+        """What held GPUs, and which of it has changed since the last read. Only that is read."""
+        versions = self._ledger.run_versions(
             since, now + _OVERLAP, provenance=Provenance.MEASURED, pool=self._pool
         )
-        missing = self._follower.open_runs.difference(run.flow_run_id for run, _ in found)
-        return merged(found, self._ledger.records_of(sorted(missing))) if missing else found
+        known = {
+            run_id: self._newest[run_id]
+            for run_id, version in versions.items()
+            if run_id in self._newest and self._newest[run_id][0] == version
+        }
+        missing = self._follower.open_runs - versions.keys()
+        asked = [run_id for run_id in (*versions, *sorted(missing)) if run_id not in known]
+        changed = self._ledger.records_of(asked)
+        for run, attempts in changed:
+            known[run.flow_run_id] = versions.get(run.flow_run_id), (run, attempts)
+        self._newest = {
+            run_id: known[run_id] for run_id in (*versions, *missing) if run_id in known
+        }
+        return [record for _version, record in self._newest.values()], changed
 
     def _learn_lives(self, news: LedgerChanges, now: datetime) -> None:
         on_spot = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.attempts.ledger_changes import LedgerFollower, merged
+from gpu_core.decisions.attempts.ledger_changes import LedgerFollower
 from gpu_core.decisions.costs import usage_cost as cost
 from gpu_core.decisions.costs.usage import sum_usage
 from gpu_core.decisions.quota.usage_tracker import UsageBook
@@ -195,9 +195,3 @@ def test_an_end_that_was_written_down_late_is_news():
     records = [(make_run(), (held(0, 1),))]
     assert len(follower.observe(records, at(20)).ended) == 1
     assert follower.observe(records, at(20)).ended == ()
-
-
-def test_merging_keeps_each_run_once():
-    """As it was read first."""
-    new, old = (make_run(), (held(0, 1),)), (make_run(), (held(0, None),))
-    assert merged([new], [old]) == (new,)

@@ -1,13 +1,17 @@
 """What the worker knows of the past, from a real ledger that others write to."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import UUID, uuid4
 
 import anyio
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.adapters.files.run_files import CheckpointReport
@@ -113,6 +117,67 @@ def test_a_new_worker_knows_what_the_last_one_knew(ledger, history):
     old, new = look(history, 2), look(History(ledger, "gpus"), 2)
     assert new.micro_usd_by_budget == old.micro_usd_by_budget
     assert new.gpu_s_by_user == pytest.approx(old.gpu_s_by_user)
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("open"), st.integers(0, 3)),
+    st.tuples(st.sampled_from(["first step", "save", "withdraw"]), st.integers(0, 3)),
+    st.tuples(st.sampled_from([EndReason.COMPLETED, EndReason.INTERRUPTED]), st.integers(0, 3)),
+    st.tuples(st.just("look"), st.just(0)),
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(STEPS, min_size=5, max_size=30))
+def test_reading_what_has_changed_teaches_what_reading_all_teaches(steps):
+    """Whatever starts, steps, saves, ends or is withdrawn between two looks."""
+    with TemporaryDirectory() as folder, Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+        history, open_ids, worked, numbers = History(ledger, "gpus"), {}, set(), Counter()
+        for tick, (step, which) in enumerate(steps, start=1):
+            hours, run = tick / 100, f"run-{which}"
+            if step == "look":
+                look(history, hours)
+            elif step == "open" and run not in open_ids:
+                numbers[run] += 1
+                open_ids[run] = opened(
+                    ledger, make_run(run), numbers[run], admitted_at=at(hours), capacity_type="spot"
+                )
+            elif step == "withdraw" and open_ids.get(run) not in worked:
+                # Only an attempt that has never started is withdrawn.
+                ledger.withdraw_attempt(open_ids.pop(run, ""))
+            elif isinstance(step, EndReason) and run in open_ids:
+                close(ledger, open_ids.pop(run), hours, step)
+            elif step in ("first step", "save") and run in open_ids:
+                worked.add(open_ids[run])
+                ledger.heartbeat(at(hours), {open_ids[run]: report(open_ids[run], step, hours)})
+        end = (len(steps) + 1) / 100
+        warm, cold = look(history, end), look(new := History(ledger, "gpus"), end)
+        assert warm.micro_usd_by_budget == cold.micro_usd_by_budget
+        assert warm.gpu_s_by_budget == cold.gpu_s_by_budget
+        run_id = str(uuid4())
+        assert known(history, run_id) == known(new, run_id)
+
+
+def report(attempt_id, step, hours):
+    """What an attempt says of its first step, or of a checkpoint."""
+    if step == "first step":
+        return CheckpointReport(attempt_id=attempt_id, first_step_at=at(hours))
+    return CheckpointReport(attempt_id=attempt_id, saved_at=at(hours), expected_loss_s=60 * hours)
+
+
+def test_a_look_reads_only_the_runs_that_have_changed(ledger, history, monkeypatch):
+    """A busy pool has hundreds that run on, and every look would read all of them."""
+    ended, runs_on = (opened(ledger, make_run(name)) for name in ("ended", "runs-on"))
+    look(history, 1)
+    read = []
+    whole = ledger.records_of
+    monkeypatch.setattr(ledger, "records_of", lambda ids: read.append(list(ids)) or whole(ids))
+    look(history, 1.1)
+    close(ledger, ended, 1.15)
+    look(history, 1.2)
+    ledger.heartbeat(at(1.3), {runs_on: CheckpointReport(attempt_id=runs_on, saved_at=at(1.25))})
+    look(history, 1.3)
+    assert read == [[], ["ended"], ["runs-on"]]
 
 
 def test_an_attempt_that_waited_for_its_node_counts_from_when_that_came(ledger, history):
