@@ -118,15 +118,20 @@ class Line:
     def fill(self) -> None:
         """Submit what is missing in the queue; before anything runs, what is to run too."""
         wanted = QUEUED + (0 if self.runs else RUNNING)
-        behaviour = {
-            "run_for_s": str(LIFE_S),
-            "log_lines": str(LINES),
-            "log_every_s": str(LIFE_S / LINES),
-        }
         missing = wanted - self.count("SCHEDULED")
         for _ in range(min(missing, SUBMITTED_AT_ONCE) if self.runs else missing):
-            name = f"run-{len(self.runs)}"
-            self.runs.append(self._pool.submit(self._deployment, name, **behaviour))
+            self._submit()
+
+    def _submit(self) -> None:
+        number = len(self.runs)
+        # The first ones start together and end one after the other, as later ones do.
+        life_s = max(LINES, LIFE_S * min(number + 1, RUNNING) / RUNNING)
+        behaviour = {
+            "run_for_s": f"{life_s:g}",
+            "log_lines": str(LINES),
+            "log_every_s": f"{life_s / LINES:g}",
+        }
+        self.runs.append(self._pool.submit(self._deployment, f"run-{number}", **behaviour))
 
     def attempts(self) -> list[Attempt]:
         """All their attempts, from the ledger."""
