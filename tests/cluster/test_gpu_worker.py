@@ -8,6 +8,7 @@ import pytest
 from gpu_core.decisions.requests.run_context import RunContext
 from tests.cluster.pools import FLOWS, JOURNALED_RUN, POLICY
 from tests.support.admission_webhook import NAME, denying
+from tests.support.cluster import KubectlFailed
 from tests.support.run_journal import faults_of_lives, read_lives
 from tests.support.waiting import wait_for
 
@@ -374,6 +375,8 @@ def test_a_secret_that_is_gone_and_a_namespace_that_ends_are_said_on_the_runs_pa
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": held}, f"--namespace={ending}"
     )
     namespace.cluster.kubectl("delete", "namespace", ending, "--wait=false")
+    # A Job that is created before is deleted with the namespace, and its run has another attempt.
+    wait_for(lambda: refuses_objects(namespace.cluster, ending), "it counts as ending")
     try:
         without_secret = pool.submit(deployment, "no secret", **shell("true"))
         nowhere = pool.submit(deployment, "nowhere", namespace=ending, **shell("true"))
@@ -389,10 +392,21 @@ def test_a_secret_that_is_gone_and_a_namespace_that_ends_are_said_on_the_runs_pa
     assert f"The namespace '{ending}' is being deleted. Create it anew" in pool.message(nowhere)
     assert "Create Secret 'gone' in the namespace of the run" in pool.message(without_secret)
     for run, want in ((nowhere, "Refused"), (without_secret, "TimedOut")):
-        (attempt,) = pool.attempts(run)
-        assert (attempt.end_reason, attempt.is_charged_failure) == (want, False)
+        ends = [(a.end_reason, a.is_charged_failure, a.end_message) for a in pool.attempts(run)]
+        assert [end[:2] for end in ends] == [(want, False)], ends
     assert not [p for p in pods(namespace, without_secret) if p["status"]["phase"] == "Pending"]
     assert "Traceback" not in pool.worker_log()
+
+
+def refuses_objects(cluster, namespace):
+    """Does the API server refuse what would be created in this namespace?"""
+    try:
+        cluster.kubectl(
+            "create", "configmap", "probe", f"--namespace={namespace}", "--dry-run=server"
+        )
+    except KubectlFailed as refused:
+        return "is being terminated" in str(refused)
+    return False
 
 
 def test_a_template_that_changes_under_running_pods_counts_for_the_next_run(pool, namespace):
