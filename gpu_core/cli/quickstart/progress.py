@@ -59,6 +59,7 @@ class Progress:
         while not self._over.wait(0.1):
             if time.monotonic() - self._printed_at >= _SILENCE_S:
                 elapsed_s = time.monotonic() - self._started_at
-                line = f"  {elapsed_s:5.0f}s  {self._what}"
+                # Unlike an event's line it does not begin with the time since the start.
+                line = f"  ... {elapsed_s:.0f} s: {self._what}"
                 self._console.print(line, no_wrap=True, overflow="ellipsis")
                 self.printed()
