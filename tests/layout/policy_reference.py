@@ -3,7 +3,7 @@
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from enum import Enum
 from types import UnionType
@@ -102,7 +102,7 @@ def _type(hint: Any) -> str:
         return named
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return f"{_type(parts[0])}{_bounds(parts[1:])}"
+        return _annotated(hint, parts)
     if origin in (Union, UnionType):
         return " or ".join("null" if part is type(None) else _type(part) for part in parts)
     if origin is Literal:
@@ -118,9 +118,24 @@ def _type(hint: Any) -> str:
     return _SCALARS[hint]
 
 
-def _bounds(metadata: Sequence[object]) -> str:
+def _annotated(hint: Any, parts: Sequence[Any]) -> str:
+    """The type and its bounds; of one of `_NAMED` with bounds of its own, the latter."""
+    for known, kind in _NAMED:
+        inner = get_args(known)
+        if get_origin(known) is Annotated and parts[: len(inner)] == inner:
+            unit = _duration if "duration" in kind else "{:,}".format
+            return f"{kind.split()[0]}{_bounds(parts[len(inner) :], unit)}"
+    return f"{_type(parts[0])}{_bounds(parts[1:])}"
+
+
+def _duration(seconds: int) -> str:
+    size, unit = next((size, unit) for size, unit in _UNITS_S if seconds % size == 0)
+    return f"{seconds // size}{unit}"
+
+
+def _bounds(metadata: Sequence[object], written: Callable[[Any], str] = "{:,}".format) -> str:
     found = [
-        f"{sign} {getattr(item, name):,}"
+        f"{sign} {written(getattr(item, name))}"
         for entry in metadata
         for item in (entry.metadata if isinstance(entry, FieldInfo) else (entry,))
         for kind, name, sign in _BOUNDS
@@ -133,8 +148,7 @@ def _default(name: str, value: object, inner: type[Section] | None) -> str:
     if inner is not None and isinstance(value, Section):
         return "as below"
     if name.endswith("_s") and isinstance(value, int) and not name.endswith("_gpu_s"):
-        size, unit = next((size, unit) for size, unit in _UNITS_S if value % size == 0)
-        return f"`{value // size}{unit}`"
+        return f"`{_duration(value)}`"
     return f"`{_yaml(value)}`"
 
 

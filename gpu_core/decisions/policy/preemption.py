@@ -22,7 +22,8 @@ class PreemptionPolicy(Section):
     """Whether and how a run preempts others."""
 
     enabled: bool = True
-    """Whether runs are preempted at all."""
+    """Whether runs are preempted at all. `placement.consolidation` moves runs also where this is
+    false."""
     takes_from: TakesFrom = Field(default=TakesFrom.LOWER_PRIORITY, strict=False)
     """`lower-priority`: from runs of lower priority, those first that lose the least work.
     `later-in-order`: from runs that come later in the order, the last ones first."""

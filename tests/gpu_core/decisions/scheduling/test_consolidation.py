@@ -58,6 +58,7 @@ def moved(small=SMALL, big=BIG, others=OTHERS, pending=(), nodes=NODES, **sectio
         pytest.param({"consolidation": {"min_gain": 4.0}}, id="just enough gain"),
         pytest.param({"pending": (make_workload("next", 4),)}, id="also with others behind"),
         pytest.param({"backfill": {"mode": "conservative"}}, id="with reservations for all"),
+        pytest.param({"preemption": {"enabled": False}}, id="also where no run is preempted"),
     ],
 )
 def test_who_moves(changes):
