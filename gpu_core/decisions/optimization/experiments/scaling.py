@@ -62,7 +62,7 @@ class DayDemand:
             if settled_s > SECONDS_PER_HOUR:
                 raise InvalidInput(
                     "startup_s",
-                    "is so long that the queue does not end within the hour",
+                    "is so long that the queue is not empty again within the hour",
                     got=self.startup_s,
                     remedy="a shorter one, a lower target_load, or a day with smaller steps",
                 )

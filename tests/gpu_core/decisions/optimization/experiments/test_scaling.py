@@ -108,8 +108,8 @@ def test_what_is_no_day_is_refused(fields: dict[str, object], want_field: str) -
         replace(DayDemand(), **fields)
 
 
-def test_a_queue_that_does_not_end_is_refused_before_anything_is_measured() -> None:
-    with pytest.raises(InvalidInput, match="does not end within the hour"):
+def test_a_queue_that_stays_is_refused_before_anything_is_measured() -> None:
+    with pytest.raises(InvalidInput, match="is not empty again within the hour"):
         replace(STEEP, startup_s=1800.0)
 
 
