@@ -29,11 +29,18 @@ _FILLERS = frozenset(_FILLER_TEXT.split())
 _SAME = {
     "deployment": "workload", "flow": "workload", "job": "workload", "costly": "expensive",
     "costliest": "expensive", "dearest": "expensive", "priciest": "expensive",
-    "spend": "cost", "spent": "cost",  "gpus": "gpu", "utilization": "utilisation",
+    "spend": "cost", "spent": "cost", "spending": "cost", "gpus": "gpu",
+    "utilization": "utilisation",
     "failed": "failure", "fail": "failure", "failing": "failure", "wasted": "waste",
     "longest": "long", "largest": "expensive", "instance": "node", "machine": "node",
 }  # fmt: skip
 """Words with the same meaning."""
+_SAME_PHRASES = (
+    (re.compile(r"\bgpu hours?\b"), "gpu-hours"),
+    # Without "most", which is left out, it would ask for the cost.
+    (re.compile(r"\b(?:costs?|spends?|spent) (?:us |me )?(?:the )?most\b"), "expensive"),
+)
+"""Words that mean something else together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +118,10 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _stems(text: str) -> Iterator[str]:
-    for word in re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", text.lower()):
+    text = " ".join(text.lower().split())
+    for phrase, same in _SAME_PHRASES:
+        text = phrase.sub(same, text)
+    for word in re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", text):
         if word in _FILLERS:
             continue
         stem = word if word.endswith("ss") or len(word) < 4 else word.removesuffix("s")

@@ -152,6 +152,21 @@ def test_every_wording_is_that_question_and_no_other(question: Question) -> None
             assert parse_question(asked, NOW).question is question
 
 
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("cost", "total cost"),
+        ("How much did we spend last week?", "total cost"),
+        ("what costs us the most", "most expensive workloads"),
+        ("which teams spent the most", "most expensive teams"),
+        ("GPU hours by team", "GPU-hours by team"),
+        ("gpu hours per user", "GPU-hours by user"),
+    ],
+)
+def test_a_wording_that_is_not_listed_is_read_as_meant(text: str, want: str) -> None:
+    assert parse_question(text, NOW).question.text == want
+
+
 def test_the_origin_names_rows_and_time() -> None:
     found = ask("most expensive workloads")
     assert found.total == 13_500_000
