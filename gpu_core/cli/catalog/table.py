@@ -122,7 +122,7 @@ def _caption(catalog: Catalog, offerings: Sequence[Offering]) -> str:
     shown = {catalog.instance_type(offering).key for offering in offerings}
     without = [key.name for key in catalog.types_without_spot() if key in shown]
     if without:
-        lines.append(f"No spot price is known of {', '.join(without)}.")
+        lines.append(f"The catalog has no spot price for {', '.join(without)}.")
     return "\n".join(lines)
 
 

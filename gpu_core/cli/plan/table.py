@@ -233,7 +233,7 @@ def _unused(choice: Choice) -> Iterator[str]:
     """Lines with the reasons why other offerings are not in the table."""
     if choice.types_without_spot:
         names = listed([key.name for key in choice.types_without_spot], limit=6)
-        yield f"No spot price is known of {names}: refresh the catalog to plan with their spot."
+        yield f"The catalog has no spot price for {names}: a refresh may add it."
     if choice.refused:
         yield f"Refused: {count(len(choice.refused), 'offering')}, one example for each reason"
     for reason, group in groupby(choice.refused, key=lambda refusal: refusal.reason):

@@ -85,7 +85,7 @@ def test_what_is_not_known_of_prices_is_said(
     assert plan("fine-tune a 7B model with LoRA", "--prices", str(sheet)) == 0
     printed = capsys.readouterr().out
     assert "UnknownPrice: aws c.8x us-east-1 on-demand: has no price with a source" in printed
-    assert "No spot price is known of b.8x: refresh the catalog to plan with their" in printed
+    assert "The catalog has no spot price for b.8x: a refresh may add it." in printed
     assert plan("fine-tune a 7B model with LoRA", "--prices", str(sheet), "--json") == 0
     found = document(capsys)
     assert found["types_without_spot_price"] == ["b.8x"]
