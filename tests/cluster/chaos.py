@@ -44,6 +44,7 @@ class Chaos:
         line: Between the worker and the API server.
         node_lines: Between kubelets and the API server, by node.
         runs: The flow runs that there are.
+        submit_another: Submits one more run, and adds it to them.
         deeds: What was done, in its order.
     """
 
@@ -53,6 +54,7 @@ class Chaos:
     line: CuttableLine
     node_lines: Mapping[str, CuttableLine] = field(default_factory=dict)
     runs: Sequence[str] = ()
+    submit_another: Callable[[], object] = lambda: None
     deeds: list[Deed] = field(default_factory=list)
 
     def do(self, fault: Fault) -> None:
@@ -103,6 +105,8 @@ class Chaos:
     def _kill_worker(self, fault: Fault) -> str:
         # Nothing is asked to end by itself.
         needs_taint = fault.phase is Phase.STOP_REQUESTED
+        if fault.phase in (Phase.ADMITTED, Phase.STARTED):
+            self.submit_another()  # late in a story all others may have started
         with self._tainted() if needs_taint else nullcontext():
             come = self._await(fault.phase)
             pool = come or self.pools[0]

@@ -141,6 +141,12 @@ def test_whatever_happens_no_run_is_lost_and_none_runs_twice(
     runs = submit(pool, queued, RUNS, draws)
     runs.simulated = submit_simulated(simulated, SIMULATED, draws)
     chaos.runs = runs.all
+
+    def submit_another() -> None:
+        runs.simulated += submit_simulated(simulated, 1, draws)
+        chaos.runs = runs.all
+
+    chaos.submit_another = submit_another
     with (
         job_queue(
             namespace, lambda run: queued.attempts(run)[-1].node, random.Random(seed), tmp_path

@@ -35,7 +35,7 @@ class Phase(StrEnum):
     STARTED = "started"
     """Step 5 is done, and nothing runs yet."""
     RUNNING = "running"
-    STOP_REQUESTED = "told to end"
+    STOP_REQUESTED = "asked to stop"
     JUDGED = "judged"
     """Step 8 is done, 10 is not: Prefect may know of the end or not."""
 
