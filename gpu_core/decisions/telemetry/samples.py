@@ -89,10 +89,14 @@ class GpuSample:
         return None if self.remapped_rows is None else self.remapped_rows.has_failed
 
 
-# Sentinels. NVML's "not available" is all bits set, in 32 or 64 of them. DCGM's blanks of 64-bit
-# integers begin at 0x7ffffffffffffff0 (dcgm_structs.h, DCGM_INT64_BLANK); no measurement is larger.
+# Sentinels. NVML's "not available" is all bits set, in 32 or 64 of them. DCGM (dcgm_structs.h) has
+# blanks for unknown, not found, not supported and not permitted: of 32-bit integers the last 16
+# (DCGM_INT32_BLANK), of floating-point numbers those from 2^47 on (DCGM_FP64_BLANK), of 64-bit
+# integers from 0x7ffffffffffffff0 on. No measurement in base or in vendors' units is over 2^47; a
+# counter of energy passes the 16 in microseconds.
 _NVML_BLANK = 2**32 - 1
-_FIRST_BLANK = 0x7FFFFFFFFFFFFFF0
+_FIRST_BLANK_32, _LAST_BLANK_32 = 0x7FFFFFF0, 0x7FFFFFFF
+_FIRST_BLANK = 2.0**47
 
 # Outside of these a reading is a mistake: no GPU works under -40 C (its storage temperature) or
 # over 150 C (above every shutdown threshold, at most 105 C), or draws 10 kW.
@@ -107,7 +111,8 @@ def known(value: float | None) -> float | None:
     """
     if value is None or not 0 <= value < _FIRST_BLANK:
         return None
-    return None if value == _NVML_BLANK else value
+    is_blank = value == _NVML_BLANK or _FIRST_BLANK_32 <= value <= _LAST_BLANK_32
+    return None if is_blank else value
 
 
 def ratio_of_percent(percent: float | None) -> float | None:
