@@ -2,13 +2,17 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pytest
+
 from gpu_core.decisions.kubernetes.nodes.held_gpus import HELD_ANNOTATION, held_on
 from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.telemetry.health import HOT_FOR
 from tests.cluster.pools import FLOWS, POLICY
 from tests.support.cluster import GPU, KUBECONFIG_VARIABLE
 from tests.support.prometheus import run_prometheus
@@ -84,7 +88,8 @@ def test_xid_79_and_90_degrees_each_move_a_training_to_another_gpu(
     (node,) = cluster.nodes()
     exporter = NodeExporter({"node": node, "namespace": namespace.name})
     with scraped(exporter) as address:
-        targets = {"honor_labels": True, "static_configs": [{"targets": [address]}]}
+        every = {"scrape_interval": "5s", "scrape_timeout": "5s"}  # as docs/monitoring.md has it
+        targets = {"honor_labels": True, "static_configs": [{"targets": [address]}], **every}
         folder = tmp_path / "prometheus"
         folder.mkdir()
         with run_prometheus(folder, [{"job_name": "nodes", **targets}]) as prometheus:
@@ -117,11 +122,13 @@ def trainings_move(cluster, namespace, node, exporter, prometheus, pool):
         of_run = f"--selector=prefect-gpu.dev/flow-run-id={run}"
         (pod,) = namespace.get("pods", of_run)["items"]
         exporter.pods[name] = pod["metadata"]["name"]
-    seen = "min(count_over_time(prefect_gpu_device_xid_errors_total[1m])) > 2"
+    seen = "count(count_over_time(prefect_gpu_device_xid_errors_total[1m]) > 2) == 3"
     wait_for(lambda: prometheus.result(seen), "all were scraped while they were well")
 
-    exporter.are_ill = True
+    ill_s, exporter.are_ill = time.time(), True
     wait_for(lambda: len(held_on(cluster.get("node", node))) == 2, "both are held")
+    held_s, held = time.time(), held_on(cluster.get("node", node))
+    counted_when_sure(prometheus, {name: held[f"GPU-{name}"].found_at for name in REASONS})
 
     def resumed():
         """The device plugin withdraws both; a kubelet without one takes that back."""
@@ -138,8 +145,19 @@ def trainings_move(cluster, namespace, node, exporter, prometheus, pool):
 
     for name, reason in REASONS.items():
         first, second = pool.attempts(runs[name])
-        resumed_s = (second.started_at - first.drain_requested_at).total_seconds()
-        print(f"{name}: another attempt {resumed_s:.1f} s after the first was asked to save")
+        began_s = (folders[name] / "began-2").stat().st_mtime
+        # How long this machine takes to start a flow, which is no part of what is decided.
+        start_s = (folders[name] / "began-1").stat().st_mtime - first.started_at.timestamp()
+        print(
+            f"{name}: at work on another GPU {began_s - ill_s:.1f} s after it became ill: "
+            f"found after {held[f'GPU-{name}'].found_at.timestamp() - ill_s:.1f} s, "
+            f"both held within {held_s - ill_s:.1f} s, "
+            f"asked to save after {first.drain_requested_at.timestamp() - ill_s:.1f} s, "
+            f"released after {first.released_at.timestamp() - ill_s:.1f} s, "
+            f"admitted again after {second.admitted_at.timestamp() - ill_s:.1f} s, "
+            f"started after {second.started_at.timestamp() - ill_s:.1f} s; "
+            f"its first attempt had started within {start_s:.1f} s"
+        )
         assert first.end_reason is EndReason.INTERRUPTED
         assert not first.is_charged_failure
         why = f"Interrupted: GPU-{name} has failed: {reason} (node {node}); trying again"
@@ -148,6 +166,23 @@ def trainings_move(cluster, namespace, node, exporter, prometheus, pool):
         assert second.restored_from == first.checkpoint is not None
         assert int((folders[name] / "began-2").read_text()) > 0
     assert len(pool.attempts(neighbour)) == 1
+
+
+def counted_when_sure(prometheus, found_at):
+    """Each was found by the first scrape that makes it sure, however slow this machine is."""
+    for name, metric, ill in (
+        ("off-the-bus", "prefect_gpu_device_xid_errors_total", 1),
+        ("hot", "prefect_gpu_device_temperature_celsius", 90),
+    ):
+        (row,) = prometheus.result(f'{metric}{{gpu="GPU-{name}"}}[10m]')
+        moments_s = [at_s for at_s, value in row["values"] if float(value) == ill]
+        sure_s = next(
+            at_s
+            for number, at_s in enumerate(moments_s, 1)
+            if number >= 2
+            and (name != "hot" or (number >= 3 and at_s - moments_s[0] >= HOT_FOR.total_seconds()))
+        )
+        assert found_at[name].timestamp() == pytest.approx(sure_s, abs=0.001), name
 
 
 def is_settled(pool, run):

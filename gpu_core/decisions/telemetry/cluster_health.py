@@ -10,7 +10,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from gpu_core.decisions.telemetry.health import Finding, GpuHealth
-from gpu_core.decisions.telemetry.metric_names import LAST_XID, READINGS, XIDS, Exporter
+from gpu_core.decisions.telemetry.metric_names import (
+    LAST_XID,
+    READINGS,
+    SAMPLED,
+    XIDS,
+    Exporter,
+)
 from gpu_core.decisions.telemetry.samples import count_of
 from gpu_core.decisions.telemetry.series import DeviceReading, Series, readings_of
 from gpu_core.decisions.telemetry.series_selectors import NODE_LABELS, selectors
@@ -42,7 +48,7 @@ _NAMES = (
         for name, reading in READINGS.items()
         if reading.quantity is not None and reading.quantity.field in _FIELDS
     ),
-    *(XIDS, LAST_XID),
+    *(XIDS, LAST_XID, SAMPLED),
 )
 
 Pod = tuple[str, str]
@@ -62,6 +68,8 @@ class WatchedGpu:
     """Its last sample that counted."""
     seen_at: datetime
     """Its last sample."""
+    sampled_s: float | None = None
+    """When our exporter says that it was taken; None: it does not, or it is another one's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +114,13 @@ class ClusterHealth:
             now: Aware.
         """
         recent = [each for each in series if abs(now - each.at) <= _LATE]
+        # The points of a row share their labels, and most of them were in the answer before.
+        rows = {id(each.labels): each for each in recent}.values()
+        places = _places(readings_of(rows), gpu_counts)
+        recent = self._unread(recent, now)
         readings = readings_of(recent)
-        places = _places(readings, gpu_counts)
         pods = _pods(readings)
-        counts, codes = _counts(recent), _codes(recent)
+        counts, codes, sampled = _counts(recent), _codes(recent), _sampled(recent)
         found = {
             gpu_id: gpu
             for gpu_id, gpu in self.gpus.items()
@@ -129,8 +140,15 @@ class ClusterHealth:
                 pods.get(key, frozenset()),
                 counts.get(key, {}),
                 codes.get(key),
+                sampled.get((node, at)),
             )
         return ClusterHealth(gpus=found)
+
+    def _unread(self, recent: Sequence[Series], now: datetime) -> list[Series]:
+        """Without what is certainly older than the last sample of each GPU."""
+        read = [gpu.seen_at for gpu in self.gpus.values() if abs(now - gpu.seen_at) <= _LATE]
+        until = min(read, default=None)
+        return [each for each in recent if until is None or each.at > until]
 
 
 def health_queries(nodes: Iterable[str]) -> tuple[str, ...]:
@@ -145,8 +163,13 @@ def _judged(
     pods: frozenset[Pod],
     counts: Mapping[str, Mapping[int, float]],
     code: int | None,
+    sampled_s: float | None,
 ) -> WatchedGpu:
-    """With one more sample. Those between two collections of another exporter do not count."""
+    """With one more sample.
+
+    Those between two collections of another exporter do not count. Nor does a sample that ours
+    shows again, as its driver hangs: but the errors that it has counted since do.
+    """
     sample = reading.sample
     if known is None:
         health = GpuHealth(gpu_id=sample.gpu_id)
@@ -164,6 +187,9 @@ def _judged(
         xids, of_it = xids.with_counts(source, of_source)
         new += of_it
     xids, last = xids.with_code(code)
+    is_shown_again = is_ours and sampled_s is not None and sampled_s == known.sampled_s
+    if is_shown_again and not new:
+        return replace(known, xids=xids, pods=pods, seen_at=sample.at)
     health = known.health.with_sample(replace(sample, xids=(*new, *last)))
     return replace(
         known,
@@ -172,6 +198,7 @@ def _judged(
         pods=pods,
         judged_at=sample.at,
         seen_at=sample.at,
+        sampled_s=sampled_s,
     )
 
 
@@ -217,6 +244,15 @@ def _counts(
         if each.name == XIDS and code is not None and each.value >= 0:
             counts[code] = each.value
     return dict(found)
+
+
+def _sampled(series: Iterable[Series]) -> dict[tuple[str, datetime], float]:
+    """When our exporter took what it shows, by node and moment of the scrape."""
+    return {
+        (each.labels.get("node", ""), each.at): each.value
+        for each in series
+        if each.name == SAMPLED
+    }
 
 
 def _codes(series: Iterable[Series]) -> dict[tuple[str, datetime], int]:

@@ -26,8 +26,9 @@ HOT_SAMPLES = 10
 SURE_SAMPLES = SURE_READINGS
 """Samples in a row for what cannot change by itself: errors, rows of memory, no answer."""
 
-HOT_FOR = timedelta(seconds=30)
-"""`SURE_SAMPLES` in a row over this time are as good as `HOT_SAMPLES`: scrapes are seldom."""
+HOT_FOR = timedelta(seconds=HOT_SAMPLES - 1)
+"""`SURE_SAMPLES` in a row over this time are as good as `HOT_SAMPLES` at one a second: scrapes are
+seldom."""
 
 STUCK_FOR = timedelta(minutes=5)
 """At zero with a job on it: longer than the pauses of a training between two steps."""

@@ -227,6 +227,8 @@ LOST = Quantity(
 
 XIDS = "prefect_gpu_device_xid_errors_total"
 """Our counter of XID errors, by the label `xid`."""
+SAMPLED = "prefect_gpu_device_sampled_timestamp_seconds"
+"""When our node exporter took the samples that it shows, by the label `node`."""
 LAST_XID = "DCGM_FI_DEV_XID_ERRORS"
 """The code of the last XID error that DCGM has seen; 0: it has seen none."""
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from gpu_core.decisions.telemetry.metric_names import SAMPLED
 from gpu_core.decisions.telemetry.metrics import Labels, MetricFamily, device_metrics
 from gpu_core.decisions.telemetry.samples import GpuSample
 
@@ -97,11 +98,11 @@ def node_metrics(facts: NodeFacts, now: datetime) -> list[MetricFamily]:
             },
         ),
         MetricFamily(
-            name="prefect_gpu_device_sampled_timestamp_seconds",
+            name=SAMPLED,
             kind="gauge",
             help="When the driver last answered, in seconds since 1970.",
-            labels=(),
-            samples={} if at is None else {(): at.timestamp()},
+            labels=("node",),
+            samples={} if at is None else {(facts.node,): at.timestamp()},
         ),
     ]
 

@@ -1,5 +1,6 @@
 """Which GPUs of a cluster are not well, by scrapes of our node exporter and of dcgm-exporter."""
 
+import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.gpu_health import HealthVerdict
 from gpu_core.decisions.telemetry.cluster_health import ClusterHealth, health_queries
+from gpu_core.decisions.telemetry.metric_names import SAMPLED
 from gpu_core.decisions.telemetry.series import Series
 
 START = datetime(2026, 11, 26, tzinfo=UTC)
@@ -155,6 +157,60 @@ def test_what_is_seen_again_and_again_is_found(ill, labels, well, needed, want):
     before = [well] * 10  # of dcgm-exporter every second scrape counts, and the last of these not
     assert verdict_after([*before, *[well | ill] * (needed - 1)], labels=labels) == {}
     assert verdict_after([*before, *[well | ill] * needed], labels=labels) == {"GPU-a": want}
+
+
+@pytest.mark.parametrize(
+    ("every_s", "within_s"),
+    [pytest.param(5, 25, id="as documented"), pytest.param(15, 55, id="with seldom scrapes")],
+)
+@pytest.mark.parametrize(
+    "ill", [pytest.param(HOT, id="hot"), pytest.param(WELL | xid(79, 1), id="off the bus")]
+)
+def test_within_which_time_a_gpu_is_held(ill, every_s, within_s):
+    """A question each 10 s: whenever it becomes ill, between two scrapes and two questions."""
+    took_s = set()
+    for ill_s, first_question_s in itertools.product(range(60, 60 + every_s), range(10)):
+        health, seen, second = ClusterHealth(), [], 0
+        while not health.findings:
+            if second % every_s == 0:
+                seen += scrape(second, ill if second > ill_s else WELL)
+            if second % 10 == first_question_s:
+                health = health.with_series(seen[-16 * len(WELL) :], {"n1": 8}, at(second))
+            second += 1
+        took_s.add(second - 1 - ill_s)
+    assert within_s - 5 <= max(took_s) <= within_s if ill is HOT else max(took_s) <= within_s
+
+
+def test_a_sample_that_an_exporter_shows_again_counts_once():
+    """The driver hangs after a false answer: for a minute the exporter shows what it had last."""
+    sampled = [number if number < 6 else 6 for number in range(18)]
+    shown = [(HOT if s == 6 else WELL) | {SAMPLED: s} for s in sampled]
+    assert verdict_after(shown, every_s=5) == {}
+    afresh = [each | {SAMPLED: number} for number, each in enumerate(shown)]
+    assert verdict_after(afresh, every_s=5) == {"GPU-a": HealthVerdict.DRAIN}
+
+
+def test_an_error_counts_where_the_exporter_shows_its_last_sample_again():
+    """What falls off the bus may take the driver with it."""
+    shown = [WELL | {SAMPLED: 1}] * 3 + [WELL | {SAMPLED: 2} | xid(79, 1)] * 2
+    assert verdict_after(shown, every_s=5) == {"GPU-a": HealthVerdict.RESET}
+
+
+@pytest.mark.parametrize("blank", [2**31 - 16, 2**31 - 14, BLANK, 2.0**47])
+@pytest.mark.parametrize("name", sorted(WELL_DCGM))
+def test_a_blank_of_dcgm_says_nothing(name, blank):
+    scrapes = [WELL_DCGM] * 6 + [WELL_DCGM | {name: blank}] * 20
+    assert health_after(scrapes, labels=DCGM).findings == {}
+
+
+def test_what_was_in_an_answer_before_is_not_read_again():
+    """Of 512 GPUs an answer has 100,000 points: each is judged once."""
+    seen = [each for number in range(24) for each in scrape(5 * number, WELL)]
+    health = ClusterHealth().with_series(seen, {"n1": 8}, at(116))
+    assert health.with_series(seen, {"n1": 8}, at(118)) == health
+    hot = [each for number in range(24, 27) for each in scrape(5 * number, HOT)]
+    later = health.with_series([*seen, *hot], {"n1": 8}, at(131))
+    assert {each.verdict for each in later.findings.values()} == {HealthVerdict.DRAIN}
 
 
 @pytest.mark.parametrize("code", [13, 31, 43])

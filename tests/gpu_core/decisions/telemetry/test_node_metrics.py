@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from gpu_core.decisions.telemetry.metric_names import SAMPLED
 from gpu_core.decisions.telemetry.node_metrics import (
     LABELS,
     GpuFacts,
@@ -106,6 +107,12 @@ def test_where_pods_are_unknown_no_gpu_is_said_to_be_free():
 )
 def test_what_is_over_a_minute_old_is_not_exported(age_s, want):
     assert len(found(UTILIZATION, now=NOW + timedelta(seconds=age_s))) == want
+
+
+def test_a_hanging_driver_shows_by_the_moment_of_the_samples():
+    families = node_metrics(NodeFacts(sampled_at=NOW, node="n1"), NOW + timedelta(seconds=70))
+    (sampled,) = [f for f in families if f.name == SAMPLED]
+    assert (sampled.labels, sampled.samples) == (("node",), {("n1",): NOW.timestamp()})
 
 
 def test_errors_are_counted_by_their_code():
