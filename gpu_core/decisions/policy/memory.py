@@ -19,7 +19,8 @@ class MemoryPolicy(Section):
 
     action: MemoryAction = "off"
     """After a want of GPU memory. `off`: the next attempt is like the last. `shrink`: it gets half
-    the micro-batch, where its flow asks for it with `micro_batch()`; that costs no more in an hour.
+    the micro-batch, where its flow asks for it with `micro_batch()`, and after another want a
+    quarter of that; it costs no more in an hour.
     `larger-gpu`: it gets a GPU type with more memory; where there is none, half the micro-batch."""
     max_divisor: Annotated[int, Field(ge=2, le=64)] = 8
     """The micro-batch is never less than this part of what the flow asks for."""

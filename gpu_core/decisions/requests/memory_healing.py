@@ -5,6 +5,7 @@ earlier run of the deployment that completed in the end stand before the run's o
 remembers them, so that a later run begins where that one ended.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
@@ -48,10 +49,14 @@ def with_enough_memory(
     larger = _LargerTypes(workload, nodes, policy)
     types: tuple[str, ...] = ()
     divisor = 1
+    times = Counter[str]()
     for attempt in short:
+        times[attempt.flow_run_id] += 1
         divisor = max(divisor, attempt.micro_batch_divisor or 1)
         found = larger.than(attempt.gpu_type)
-        types, divisor = (found, divisor) if found else (types, 2 * divisor)
+        # Half, then a quarter of that: at most two more attempts until an eighth.
+        smaller = divisor << times[attempt.flow_run_id]
+        types, divisor = (found, divisor) if found else (types, smaller)
     divisor = min(divisor, 1 << (policy.memory.max_divisor.bit_length() - 1))
     last, who = short[-1], _who(short[-1], attempts)
     if types and types != workload.shape.gpu_types:

@@ -56,7 +56,7 @@ def ended(number=1, message=TORCH, gpu_type="t4", **fields):
     [
         pytest.param([], SHRINK, 1, id="the first attempt"),
         pytest.param([ended()], SHRINK, 2, id="half after one"),
-        pytest.param([ended(1), ended(2)], SHRINK, 4, id="a quarter after two"),
+        pytest.param([ended(1), ended(2)], SHRINK, 8, id="an eighth after two"),
         pytest.param(
             [ended(1), ended(2, micro_batch_divisor=8)], SHRINK, 8, id="never over the bound"
         ),
@@ -96,8 +96,8 @@ LARGER = policy(action="larger-gpu", gpu_types=["a100-80gb", "h200"], max_cost_f
         ),
         pytest.param(
             *(("t4",), [ended(1), ended(2, gpu_type="a100-80gb")], LARGER),
-            *(("a100-80gb",), 2),
-            id="no larger one is left",
+            *(("a100-80gb",), 4),
+            id="no larger one is left for the last of three attempts",
         ),
         pytest.param(
             *(("t4", "h200"), [ended()], policy(action="larger-gpu")),
@@ -212,13 +212,14 @@ def test_how_much_main_memory_it_gets(asked_gib, earlier, rules, want_gib, want_
 def test_what_an_earlier_run_learned_stands_before_its_own_attempts():
     learned = [ended(1), ended(2, micro_batch_divisor=2)]
     first = with_enough_memory(make_workload(), [], NODES, SHRINK, learned=learned)
-    assert first.micro_batch_divisor == 4
+    assert first.micro_batch_divisor == 8
     assert first.micro_batch_reason.endswith(
         "as an earlier run of its deployment ran out of GPU memory"
     )
-    own = ended(1, micro_batch_divisor=4)
-    second = with_enough_memory(make_workload(), [own], NODES, SHRINK, learned=learned)
-    assert second.micro_batch_divisor == 8
+    own = replace(ended(1, micro_batch_divisor=8), flow_run_id="own")
+    rules = policy(action="shrink", max_divisor=32)
+    second = with_enough_memory(make_workload(), [own], NODES, rules, learned=learned)
+    assert second.micro_batch_divisor == 16, "half of what was enough before"
     assert second.micro_batch_reason.endswith("as its attempt 1 ran out of GPU memory")
 
 
