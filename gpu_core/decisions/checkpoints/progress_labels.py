@@ -37,6 +37,11 @@ MOST_RANKS = 16
 """Of a pod: as many as a node has GPUs. Further ranks are left out."""
 LONGEST_STACK = 2000
 """Characters of the stacks of a rank, which begin with its main thread."""
+SHORTEST_STACK = 700
+"""Of a gang with many ranks: the six innermost frames, by which a rank is judged."""
+MOST_STACKS = 256_000
+"""Characters of the stacks of all ranks, where these are not shorter than that: each sender and the
+worker read all labels of a run at once, which with 512 ranks were 1 MB."""
 
 # What reports and stacks of all ranks take at most, with room for JSON.
 _LONGEST_LABEL = 2 * MOST_RANKS * LONGEST_STACK
@@ -62,7 +67,7 @@ def progress_labels(
         **report,
         REPORTED_AT: now,
         PEERS: _json(_plain_reports(peers)),
-        STACKS: _json(_bounded(stacks or {})),
+        STACKS: _json(_bounded(stacks or {}, report)),
     }
     return {f"{PREFIX}{name}": _label(value) for name, value in values.items()}
 
@@ -80,7 +85,7 @@ def pod_labels(
     value = {
         REPORTED_AT: now.isoformat(),
         PEERS: _plain_reports(reports),
-        STACKS: _bounded(stacks),
+        STACKS: _bounded(stacks, reports[0]),
     }
     return {_pod_label(reports[0]): json.dumps(value)}
 
@@ -174,8 +179,12 @@ def _stacks(value: object) -> dict[int, str]:
     }
 
 
-def _bounded(stacks: Mapping[int, str]) -> dict[int, str]:
-    return {rank: stacks[rank][:LONGEST_STACK] for rank in sorted(stacks)[:MOST_RANKS]}
+def _bounded(stacks: Mapping[int, str], report: Mapping[str, object]) -> dict[int, str]:
+    """Cut, so that those of all ranks of the gang together are no more than they may be."""
+    ranks = report.get("ranks")
+    each = MOST_STACKS // max(1, ranks if isinstance(ranks, int) else 1)
+    length = min(LONGEST_STACK, max(SHORTEST_STACK, each))
+    return {rank: stacks[rank][:length] for rank in sorted(stacks)[:MOST_RANKS]}
 
 
 def _plain_reports(reports: Sequence[Mapping[str, object]]) -> list[Values]:

@@ -1,5 +1,6 @@
 """What a run in a pod reports of its steps, from one side to the other."""
 
+import json
 from dataclasses import asdict, replace
 from datetime import timedelta
 
@@ -11,12 +12,14 @@ from gpu_core.decisions.checkpoints.progress_labels import (
     LONGEST_STACK,
     MOST_PODS,
     MOST_RANKS,
+    SHORTEST_STACK,
     no_pod_labels,
     pod_labels,
     progress_labels,
     progress_values,
     stacks_in,
 )
+from gpu_core.decisions.telemetry.stacks import innermost_frames
 from gpu_core.testing.builders.workloads import NOW, ago
 
 REPORT = ProgressReport(
@@ -110,6 +113,35 @@ def test_labels_are_bounded():
         assert len(str(sent)) < 2 * MOST_RANKS * LONGEST_STACK
         pods |= sent
     assert len(progress_values(labels | pods, "a", NOW)) <= (MOST_PODS + 1) * MOST_RANKS + 1
+
+
+FRAME = f'  File "/opt/venv/lib/python3.11/site-packages/{"x" * 40}.py", line 2806 in all_reduce'
+
+
+@pytest.mark.parametrize(
+    ("ranks", "most_bytes", "shortest"),
+    [
+        pytest.param(16, 50_000, LONGEST_STACK, id="two nodes"),
+        pytest.param(128, 350_000, LONGEST_STACK, id="16 nodes"),
+        pytest.param(512, 600_000, SHORTEST_STACK, id="64 nodes"),
+    ],
+)
+def test_the_labels_of_all_pods_of_a_gang_that_hangs_are_bounded(ranks, most_bytes, shortest):
+    stack = "\n".join(["Thread 0x00007f5d8c7e2740 (most recent call first):", *[FRAME] * 100])
+    labels = {}
+    for pod in range(ranks // 8):
+        of_pod = [replace(PEER, rank=8 * pod + place, ranks=ranks) for place in range(8)]
+        first, *others = reports = [asdict(each) for each in of_pod]
+        stacks = {each.rank: stack for each in of_pod}
+        if pod:
+            labels |= pod_labels(reports, NOW, stacks)
+        else:
+            labels |= progress_labels(first, NOW, others, stacks)
+    assert len(json.dumps(labels)) < most_bytes
+    found = stacks_in(labels, "a", NOW)
+    assert found.keys() == {*range(ranks)}
+    assert min(len(text) for text in found.values()) == shortest
+    assert all(len(innermost_frames(text, 6).splitlines()) == 6 for text in found.values())
 
 
 @pytest.mark.parametrize(
