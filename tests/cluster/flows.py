@@ -8,7 +8,7 @@ from pathlib import Path
 from prefect import flow
 
 from gpu_core.runtime import checkpointing
-from tests.cluster import rendezvous
+from tests.cluster import hung_gang, rendezvous
 
 _POD = re.compile(r"/pods/([-0-9a-f]+)/")
 
@@ -38,6 +38,12 @@ def meet_and_note(folder: str) -> None:
     """As `meet_over_sockets`, and the journal says in which attempt."""
     note(folder, "begin", 0)
     rendezvous.meet(rendezvous.over_sockets)
+
+
+@flow
+def lead_a_gang_that_hangs() -> None:
+    """Rank 0 of a gang whose other node runs `tests.cluster.hung_gang`."""
+    hung_gang.train()
 
 
 def note(folder: str, what: str, step: int) -> None:

@@ -38,7 +38,7 @@ def meet(all_reduce: Callable[[str, int, int], int]) -> None:
         all_reduce: Takes the first rank's address, the own rank and the own number; the sum.
     """
     rank = int(os.environ["RANK"])
-    first = _again_until_it_works(lambda: socket.gethostbyname(os.environ["MASTER_ADDR"]))
+    first = again_until_it_works(lambda: socket.gethostbyname(os.environ["MASTER_ADDR"]))
     # Each has a bit of its own: the sum shows who was there, and that none came twice.
     total = all_reduce(first, rank, 1 << rank)
     # One write: torchrun's processes share the container's output.
@@ -52,7 +52,7 @@ def over_sockets(first: str, rank: int, number: int) -> int:
     """All-reduce with the standard library alone: each sends to the first, which sends the sum."""
     place = (first, int(os.environ["MASTER_PORT"]))
     if rank:
-        with _again_until_it_works(lambda: socket.create_connection(place)) as connection:
+        with again_until_it_works(lambda: socket.create_connection(place)) as connection:
             connection.sendall(b"%d\n" % number)
             return int(connection.makefile().readline())
     with socket.create_server(place) as server:
@@ -76,7 +76,7 @@ def over_gloo(_first: str, _rank: int, number: int) -> int:
     return int(total)
 
 
-def _again_until_it_works(action: Callable[[], Result]) -> Result:
+def again_until_it_works(action: Callable[[], Result]) -> Result:
     """The first node may come later: it has no name yet, or does not listen."""
     deadline = time.monotonic() + _TOGETHER_WITHIN_S
     while True:

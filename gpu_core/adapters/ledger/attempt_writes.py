@@ -24,7 +24,7 @@ from gpu_core.adapters.ledger.schema import (
 from gpu_core.adapters.ledger.unlogged_costs import mark_unlogged
 from gpu_core.decisions.checks.prefect.pool_claim import PoolClaim
 from gpu_core.decisions.costs.unlogged_cost import CostChange
-from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
+from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord, SettlementValue
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.decisions.model.units import require_aware
@@ -200,9 +200,7 @@ class AttemptWrites(LedgerDatabase):
 
         return self._commits.write(write)
 
-    def note_settlement(
-        self, attempt_id: str, settlement: Mapping[str, str | int | bool | None]
-    ) -> None:
+    def note_settlement(self, attempt_id: str, settlement: Mapping[str, SettlementValue]) -> None:
         """Write down how the end of an open attempt was judged.
 
         A worker that takes over applies this, and does not judge anew a state that the first

@@ -12,6 +12,9 @@ from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.decisions.model.prices import PriceChange, Rates
 
+SettlementValue = str | int | bool | list[str] | None
+"""What the ledger keeps of how an end was judged, as JSON."""
+
 
 class EndReason(StrEnum):
     """Why an attempt released its GPUs. A stable contract: reports and alerts match on it."""
@@ -189,7 +192,7 @@ class Attempt:
     """Where its first node is, in the provider's words; None: not stated."""
     infrastructure: str | None = None
     """What runs it where no process of this machine does: `namespace:job`."""
-    settlement: Mapping[str, str | int | bool | None] | None = None
+    settlement: Mapping[str, SettlementValue] | None = None
     """How its end was judged, before Prefect is informed and the attempt is closed."""
     first_step_at: datetime | None = None
     """When the flow had done its first new step; None: it has done none, or does not say."""
@@ -244,6 +247,13 @@ class Attempt:
         """Did its flow call `micro_batch()`? None: from before this was kept, or it is not over."""
         asked = (self.settlement or {}).get("asked_for_micro_batch")
         return asked if isinstance(asked, bool) else None
+
+    @property
+    def faulty_nodes(self) -> frozenset[str]:
+        """Which of its nodes are known to have failed it? Empty: each of them may have."""
+        names = (self.settlement or {}).get("faulty_nodes")
+        known = {share.node for share in self.held}
+        return frozenset(known.intersection(map(str, names if isinstance(names, list) else ())))
 
     @property
     def has_run(self) -> bool:

@@ -136,8 +136,8 @@ def _blocked(
 
 
 def _places(attempt: Attempt) -> set[_Place]:
-    """It is unknown which node of a gang failed it: each of them may have."""
-    names = {share.node for share in attempt.held} or {attempt.node}
+    """Each node of a gang may have failed it, unless one is known to."""
+    names = attempt.faulty_nodes or {share.node for share in attempt.held} or {attempt.node}
     return {_place(name, attempt.zone, attempt.gpu_type, attempt.capacity_type) for name in names}
 
 

@@ -31,7 +31,7 @@ from gpu_core.decisions.attempts.diagnosis import Diagnosis, why_container_faile
 from gpu_core.decisions.attempts.excused_ends import EndSigns, Outage, excuse_of
 from gpu_core.decisions.attempts.settlement import EndFacts, NextState, Settlement, settle
 from gpu_core.decisions.attempts.startup_errors import why_unbegun
-from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.model.attempts import Attempt, EndReason, SettlementValue
 from gpu_core.worker.attempts.state import AttemptState, StartFailureKind
 from gpu_core.worker.infrastructure import Exit
 
@@ -412,7 +412,7 @@ HEARTBEAT_S = 15
 """How often the ledger hears that an attempt is alive: what a crash of the machine can hide."""
 
 
-def to_record(ending: Ending, now: datetime) -> dict[str, str | int | bool | None]:
+def to_record(ending: Ending, now: datetime) -> dict[str, SettlementValue]:
     """The decision as the ledger keeps it.
 
     Args:

@@ -343,6 +343,8 @@ class Settler:
         """Write the decision down before anything follows from it."""
         record = to_record(ending, datetime.now(UTC))
         record["asked_for_micro_batch"] = running.asks_for_micro_batch
+        if ending.settlement.end_reason is EndReason.HUNG:
+            record["faulty_nodes"] = sorted(running.faulty_nodes)
         await in_thread(self._ledger.note_settlement, running.attempt.attempt_id, record)
         running.attempt = replace(running.attempt, settlement=record)
 

@@ -70,6 +70,8 @@ class AttemptState:
     """Of its flow run, as they were read last; empty where its reports are in its folder."""
     asks_for_micro_batch: bool = False
     """Its flow is known to have called `micro_batch()`."""
+    faulty_nodes: frozenset[str] = frozenset()
+    """Those of the ranks for which it is ended as hung; empty: each node may be at fault."""
     is_noted: bool = False
     """Prefect has, or is about to get, what runs it: its end has to clear that."""
     start_failure: StartFailure | None = None

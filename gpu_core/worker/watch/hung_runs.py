@@ -114,6 +114,7 @@ class HangWatch:
                 if finding is not None and policy.action == "restart":
                     wait = _STACKS_WITHIN if known.lacks_stacks(observed) else _SURE_AFTER
                     if now - (known.found_at or now) >= wait:
+                        running.faulty_nodes = _faulty_nodes(finding, observed)
                         stopped.append((running, finding.text))
         self._watched = watched
         return stopped
@@ -249,6 +250,17 @@ def _node_of(running: AttemptState, report: ProgressReport, observed: ObservedUs
     """On which node is the rank? All of the attempt, where nothing says it."""
     node = None if report.node_rank is None else observed.nodes.get(report.node_rank)
     return node or running.attempt.node
+
+
+def _faulty_nodes(finding: HangFinding, observed: ObservedUse) -> frozenset[str]:
+    """Those of the ranks at fault; empty: one is unknown, or a rank that is silent may be it."""
+    reports = {each.rank: each for each in observed.progress}
+    if len(reports) < max(each.ranks for each in reports.values()):
+        return frozenset()
+    places = (reports[rank].node_rank for rank in finding.ranks)
+    nodes = {None if place is None else observed.nodes.get(place) for place in places}
+    known = frozenset(node for node in nodes if node is not None)
+    return known if len(known) == len(nodes) else frozenset()
 
 
 def _gpus_of(gpu_ids: Sequence[str], report: ProgressReport, observed: ObservedUse) -> str | None:

@@ -53,6 +53,12 @@ def ended(number, ended_min_ago, lasted_min=5, reason=EndReason.INTERRUPTED, **f
     )
 
 
+def hung_gang(faulty_nodes):
+    shares = tuple(NodeShare(node=name, gpu_ids=("0",)) for name in ("od-1", "od-2"))
+    settlement = {"faulty_nodes": faulty_nodes}
+    return ended(1, 9, reason=EndReason.HUNG, shares=shares, settlement=settlement)
+
+
 def spot(number, ended_min_ago, **fields):
     return ended(number, ended_min_ago, capacity_type="spot", **{"node": "gone", **fields})
 
@@ -71,6 +77,11 @@ def spot(number, ended_min_ago, **fields):
             id="an interruption after hours of work does not double it",
         ),
         pytest.param([ended(1, 9, reason=EndReason.HUNG)], {"od-1"}, id="the node that it hung on"),
+        pytest.param([hung_gang(["od-2"])], {"od-2"}, id="the node of the rank that hung"),
+        pytest.param([hung_gang([])], {"od-1", "od-2"}, id="each node of a gang that hung"),
+        pytest.param([hung_gang(None)], {"od-1", "od-2"}, id="of an older version"),
+        pytest.param([hung_gang("od-2")], {"od-1", "od-2"}, id="what cannot be understood"),
+        pytest.param([hung_gang(["od-9"])], {"od-1", "od-2"}, id="a node that it never had"),
         pytest.param([ended(1, 1, reason=EndReason.PREEMPTED)], set(), id="preempted by our own"),
         pytest.param([ended(1, 1, reason=EndReason.FAILED)], set(), id="failed by itself"),
         pytest.param(

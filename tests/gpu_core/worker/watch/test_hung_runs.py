@@ -63,6 +63,7 @@ class Watched:
         policy = HangPolicy(action=action)
         found = await self.watch.hanging(policy, NOON + timedelta(seconds=after_s))
         await anyio.wait_all_tasks_blocked()
+        self.faulty_nodes = [running.faulty_nodes for running, _ in found]
         return [why for _, why in found]
 
     def step(self, after_s):
@@ -245,6 +246,7 @@ def test_stacks_of_another_pod_that_come_later_are_shown_and_name_its_rank(story
         found.stacks_of_others = {1: f'{HEADER}  File "train.py", line 3 in read_for_ever'}
         restarted.append(await watched.look(HUNG_S + 60))
         restarted.append(await watched.look(HUNG_S + 80))
+        assert watched.faulty_nodes == [{"n1"}]
 
     said, shown = story(scenario)
     assert [len(each) for each in restarted] == [0, 0, 0, 1], "it waits for all stacks"
@@ -264,6 +266,7 @@ def test_a_rank_that_never_answers_delays_a_restart_for_two_minutes(story):
         found.answers.set()
         looks = [bool(await watched.look(HUNG_S + at)) for at in (0, 40, 110, 125)]
         assert looks == [False, False, False, True]
+        assert watched.faulty_nodes == [frozenset()], "any of them may be at fault"
 
     said, shown = story(scenario)
     assert len(said) == len(shown) == 1
