@@ -207,7 +207,12 @@ def _place(text: str | None) -> "Place | None":
         return None
     provider, slash, region = text.partition("/")
     if not (provider and slash and region):
-        raise InvalidInput("data-at", "is no place", got=text, allowed="such as aws/us-east-1")
+        raise InvalidInput(
+            "data-at",
+            "is not a place",
+            got=text,
+            allowed="PROVIDER/REGION such as aws/us-east-1",
+        )
     return Place(provider=provider, region=region)
 
 

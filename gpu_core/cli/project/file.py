@@ -193,7 +193,7 @@ def _pool_problems(deployment: Deployment) -> list[InvalidInput]:
 
 def _name_problems(name: object) -> list[InvalidInput]:
     if name is None or name == "":
-        return [InvalidInput("name", "is missing", remedy="Prefect skips it without a name")]
+        return [InvalidInput("name", "is missing", remedy="add name: NAME")]
     if not isinstance(name, str):
         return [InvalidInput("name", "is not text", got=name, remedy=f'write "{name}"')]
     if any(character in name for character in BANNED_CHARACTERS):

@@ -78,8 +78,14 @@ def unknown_option(given: str, names: Iterable[str]) -> InvalidInput:
         name,
         "is not a known option",
         allowed=listed(known, limit=40),
-        nearest=nearest_name(name, known),
+        nearest=_nearest_option(name, known),
     )
+
+
+def _nearest_option(name: str, known: Sequence[str]) -> str | None:
+    """The option that was probably meant; the two hyphens of all of them are no likeness."""
+    found = nearest_name(name.lstrip("-"), [each.lstrip("-") for each in known])
+    return None if found is None else f"--{found}"
 
 
 def _wrong_value(error: CoercionError) -> InvalidInput:
@@ -92,7 +98,9 @@ def _wrong_value(error: CoercionError) -> InvalidInput:
     if get_origin(kind) is Literal:
         return _no_choice(field, token.value, [str(choice) for choice in get_args(kind)])
     problem = {int: "is not a whole number", float: "is not a number", bool: "takes no value"}
-    return InvalidInput(field, problem.get(kind, "cannot be used"), got=token.value)
+    allowed = {int: "a whole number such as 8", float: "a number such as 0.5"}.get(kind)
+    problem_here = problem.get(kind, "cannot be used")
+    return InvalidInput(field, problem_here, got=token.value, allowed=allowed)
 
 
 def _plain(hint: Any) -> Any:

@@ -111,7 +111,7 @@ def _task(options: SpotReplayOptions) -> Task:
 
 
 def _in_range(field: str, value: float | None, least: float = 1e-6) -> float:
-    allowed = f"{least:g} to 1,000,000"
+    allowed = f"{least:f}".rstrip("0").rstrip(".") + " to 1,000,000"
     if value is None:
         raise InvalidInput(field, "is missing", allowed=allowed)
     if not least <= value <= _MOST:

@@ -105,7 +105,7 @@ def alternatives(names: str | Sequence[str] | None) -> str | None:
 def listed(names: Iterable[str], limit: int = 12) -> str:
     """Names as a short, ordered list for a message, each once: `a, b and 7 others`."""
     ordered = sorted(set(names))
-    if len(ordered) <= limit:
+    if len(ordered) <= limit + 1:  # `1 others` is longer than most names
         return ", ".join(ordered) or "none"
     return f"{', '.join(ordered[:limit])} and {len(ordered) - limit} others"
 
@@ -127,7 +127,8 @@ def _shown(value: object) -> str:
     if isinstance(value, str | bytes):
         value = value[:_LONGEST_ADDRESS]  # only the beginning is shown
     try:
-        return _shorten(redact(repr(value)[:_LONGEST_ADDRESS]), _LONGEST_VALUE)
+        written = str(value).lower() if isinstance(value, bool) else repr(value)
+        return _shorten(redact(written[:_LONGEST_ADDRESS]), _LONGEST_VALUE)
     except (ValueError, RecursionError):
         # Python writes no integer of more than 4,300 digits, and nothing of 1,000 levels.
         return f"{type(value).__name__} that is too large to show"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from fractions import Fraction
 from itertools import chain
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic.fields import FieldInfo
@@ -50,6 +50,8 @@ _WRONG_TYPES: Mapping[str, tuple[str, str | None]] = {
 
 
 _NUMBERS = ("a whole number", "a number")
+_A_LIST = "a list"
+_LISTS = (list, tuple, frozenset, set, Sequence)
 
 
 class InvalidInputs(InvalidInput):
@@ -146,7 +148,7 @@ def _located(
     errors: Sequence[InvalidInput], source: str, lines: Mapping[str, int]
 ) -> list[InvalidInput]:
     """The errors in the order of their lines; those without a line come first."""
-    in_order = sorted(errors, key=lambda error: lines.get(error.field, 0))
+    in_order = sorted(errors, key=lambda error: line_of(error.field, lines) or 0)
     return [located(error, source, lines) for error in in_order]
 
 
@@ -196,9 +198,19 @@ def input_errors(error: ValidationError, model: type[BaseModel]) -> list[Invalid
 
 def located(error: InvalidInput, source: str, lines: Mapping[str, int]) -> InvalidInput:
     """The same error with the place of its field in a file."""
-    where = f"{source}:{lines[error.field]}" if error.field in lines else source
+    line = line_of(error.field, lines)
+    where = source if line is None else f"{source}:{line}"
     error.field = f"{where}: {error.field}" if error.field else where
     return error
+
+
+def line_of(path: str, lines: Mapping[str, int]) -> int | None:
+    """The line of this field, or of the nearest section around it that is in the file."""
+    while path:
+        if path in lines:
+            return lines[path]
+        path = path.rpartition(".")[0]
+    return None
 
 
 def checked_text(longest: int) -> BeforeValidator:
@@ -270,13 +282,13 @@ def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
             known = known_names(_model_at(model, location[:-1]))
             return unknown_name(path, str(location[-1]), known)
         case "missing":
-            return InvalidInput(path, "is missing")
+            return _missing(path, model, location)
         case "literal_error" | "enum":
             return _not_a_choice(path, got, str(context["expected"]))
         case "is_instance_of":
             return _other_type(path, got, model, location)
         case "less_than":
-            allowed = f"under {context['lt']:g}{_unit(model, location)}"
+            allowed = _bounds(model, location) or f"under {context['lt']:g}{_unit(model, location)}"
             return InvalidInput(path, "is too large", got=got, allowed=allowed)
         case "too_long":
             allowed = f"{context['max_length']} at most"
@@ -286,19 +298,22 @@ def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
                 path, "has too few items", allowed=f"{context['min_length']} or more"
             )
         case "greater_than_equal":
-            allowed = f"{context['ge']}{_unit(model, location)} or more"
+            allowed = _bounds(model, location) or f"{context['ge']}{_unit(model, location)} or more"
             return InvalidInput(path, "is too small", got=got, allowed=allowed)
         case "greater_than":
-            allowed = f"over {context['gt']:g}{_unit(model, location)}"
+            allowed = _bounds(model, location) or f"over {context['gt']:g}{_unit(model, location)}"
             return InvalidInput(path, "is too small", got=got, allowed=allowed)
         case "less_than_equal":
-            allowed = f"at most {context['le']}{_unit(model, location)}"
+            allowed = (
+                _bounds(model, location) or f"at most {context['le']:,}{_unit(model, location)}"
+            )
             return InvalidInput(path, "is too large", got=got, allowed=allowed)
         case "string_pattern_mismatch":
             allowed = f"text of the form {context['pattern']}"
             return InvalidInput(path, "has a form that is not allowed", got=got, allowed=allowed)
         case "string_too_short":
-            return InvalidInput(path, "is empty", allowed="text")
+            allowed = "text of one character or more"
+            return InvalidInput(path, "is empty", got=got, allowed=allowed)
         case kind if kind == _OUR_ERROR:
             found: InvalidInput = context["error"].at(path)
             found.got = got
@@ -306,13 +321,79 @@ def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
         case kind:
             problem, accepted = _WRONG_TYPES.get(kind, ("cannot be used", None))
             if problem is _NO_MAPPING:
-                accepted = _form_of_mapping(_model_at(model, location))
-                example = _example_of(model, location)
-                accepted += "" if example is None else f", such as {_flow_style(example)}"
+                accepted = _with_example(
+                    _form_of_mapping(_model_at(model, location)), model, location
+                )
             if accepted in _NUMBERS:
-                accepted += _range_of(model, location)
-            remedy = _unquote(kind, got)
+                accepted = _with_example(accepted + _range_of(model, location), model, location)
+            if accepted == _A_LIST:
+                accepted = _with_example(_form_of_list(_model_at(model, location)), model, location)
+            remedy = _unquote(kind, got) or _in_brackets(accepted, got)
             return InvalidInput(path, problem, got=got, allowed=accepted, remedy=remedy)
+
+
+def _missing(path: str, model: type[BaseModel], location: Sequence[Any]) -> InvalidInput:
+    """The error for a required key, with the values that it takes and the section to add it to."""
+    section = path.rpartition(".")[0]
+    return InvalidInput(
+        path,
+        "is missing",
+        allowed=_form_of_value(model, location),
+        remedy=f"add {location[-1]} to {section or 'the top level'}",
+    )
+
+
+def _form_of_value(model: type[BaseModel], location: Sequence[Any]) -> str | None:
+    """The values that a field takes, with an example; None where its type does not say."""
+    annotation: Any = _model_at(model, location)
+    plain = get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation
+    if get_origin(plain) is Literal:
+        return ", ".join(str(choice) for choice in get_args(plain))
+    if isinstance(plain, type) and issubclass(plain, Enum):
+        return ", ".join(str(member.value) for member in plain)
+    words = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
+    if plain in words:
+        return _with_example(words[plain] + _range_of(model, location), model, location)
+    if (isinstance(plain, type) and issubclass(plain, BaseModel)) or get_origin(plain) is dict:
+        return _with_example(_form_of_mapping(plain), model, location)
+    if get_origin(plain) in _LISTS:
+        return _with_example(_form_of_list(plain), model, location)
+    example = _example_of(model, location)
+    return None if example is None else f"such as {_flow_style(example)}"
+
+
+def _with_example(form: str, model: type[BaseModel], location: Sequence[Any]) -> str:
+    example = _example_of(model, location)
+    return form if example is None else f"{form}, such as {_flow_style(example)}"
+
+
+def _in_brackets(accepted: str | None, got: object) -> str | None:
+    """The remedy for one name in place of a list of names."""
+    if accepted is None or not accepted.startswith(f"{_A_LIST} of ") or not isinstance(got, str):
+        return None
+    return f"write [{got}]" if re.fullmatch(r"[\w.-]{1,60}", got) else None
+
+
+def _form_of_list(annotation: Any) -> str:
+    """The items of a list in words: sections with their keys, choices or text."""
+    item = _without_none(next(iter(get_args(annotation)), str))
+    item = get_args(item)[0] if hasattr(item, "__metadata__") else item
+    if isinstance(item, type) and issubclass(item, BaseModel):
+        return f"{_A_LIST}, each item with the keys {listed(known_names(item))}"
+    if isinstance(item, type) and issubclass(item, Enum):
+        return f"{_A_LIST} of {listed(str(member.value) for member in item)}"
+    if get_origin(item) is Literal:
+        return f"{_A_LIST} of {listed(str(choice) for choice in get_args(item))}"
+    return f"{_A_LIST} of text" if item is str else _A_LIST
+
+
+def _bounds(model: type[BaseModel], location: Sequence[Any]) -> str | None:
+    """Both bounds of a number's field, `1 to 64`; None where it lacks one of them."""
+    least, most = _limits(model, location)
+    unit = _unit(model, location)
+    if least is None or most is None:
+        return None
+    return f"{least} to {most:,}{unit}"
 
 
 def _unit(model: type[BaseModel], location: Sequence[Any]) -> str:
@@ -368,16 +449,34 @@ def _field_at(model: type[BaseModel], location: Sequence[Any]) -> FieldInfo | No
 
 def _range_of(model: type[BaseModel], location: Sequence[Any]) -> str:
     """The bounds of a number's field in words, ` from 1 to 64`; empty where it has none."""
-    info = _field_at(model, location)
-    if info is None:
-        return ""
-    inside = (getattr(part, "__metadata__", ()) for part in get_args(info.annotation))
-    found = [*info.metadata, *(each for metadata in inside for each in metadata)]
-    least = next((each.ge for each in found if hasattr(each, "ge")), None)
-    most = next((each.le for each in found if hasattr(each, "le")), None)
+    least, most = _limits(model, location)
     if least is None:
         return ""
-    return f", {least:,} or more" if most is None else f" from {least:,} to {most:,}"
+    if most is not None:
+        return f" from {least} to {most:,}"
+    return f" {least}" if least.startswith("over") else f", {least} or more"
+
+
+def _limits(model: type[BaseModel], location: Sequence[Any]) -> tuple[str | None, float | None]:
+    """The least value of a number's field in words, and the most; None where it has none."""
+    info = _field_at(model, location)
+    if info is None:
+        return None, None
+    inside = (getattr(part, "__metadata__", ()) for part in get_args(info.annotation))
+    of_members = (each for metadata in inside for each in metadata)
+    found = [*info.metadata, *chain.from_iterable(map(_constraints, of_members))]
+    least = [(each.ge, f"{each.ge:,}") for each in found if getattr(each, "ge", None) is not None]
+    over = [
+        (each.gt, f"over {each.gt:g}") for each in found if getattr(each, "gt", None) is not None
+    ]
+    most = [each.le for each in found if getattr(each, "le", None) is not None]
+    # A type has bounds and so may its field: the narrower one holds.
+    return max(least + over, default=(0, None))[1], min(most, default=None)
+
+
+def _constraints(metadata: object) -> Sequence[Any]:
+    # A `Field(...)` inside a union keeps its constraints in a list of its own.
+    return metadata.metadata if isinstance(metadata, FieldInfo) else [metadata]
 
 
 def _not_a_choice(path: str, got: object, expected: str) -> InvalidInput:
@@ -397,7 +496,9 @@ def _other_type(
     wanted: Any = _model_at(model, location)
     if isinstance(wanted, type) and issubclass(wanted, Enum):
         return _not_a_choice(path, got, ", ".join(repr(str(member.value)) for member in wanted))
-    return InvalidInput(path, "is not a list", got=got, allowed="a list")
+    allowed = _with_example(_form_of_list(wanted), model, location)
+    remedy = _in_brackets(allowed, got)
+    return InvalidInput(path, "is not a list", got=got, allowed=allowed, remedy=remedy)
 
 
 def _unquote(kind: str, got: object) -> str | None:

@@ -126,7 +126,7 @@ class CapacityRule(Section):
     name: Name
     """Its name in messages."""
     weekly: Weekly
-    gpu_type: Name
+    gpu_type: Name = Field(examples=["a100-80gb"])
     """The GPU type of the nodes."""
     capacity_type: CapacityType = "on-demand"
     """The capacity type of the nodes."""

@@ -48,7 +48,7 @@ PREFECT_DEFAULT_QUEUE = "default"
 class VirtualGpus(Section):
     """GPUs that a process worker simulates on a machine without GPUs."""
 
-    gpu_type: Name
+    gpu_type: Name = Field(examples=["a100-80gb"])
     """The GPU type of all of them."""
     count: Annotated[int, Field(ge=1, le=64)]
     """How many GPUs the pool has."""
@@ -100,10 +100,11 @@ def limit_contradictions(limits: Limits) -> list[InvalidInput]:
 class Policy(Section):
     """The rules of one pool."""
 
-    version: Version
+    version: Version = Field(examples=[1])
     """The version of this file's form."""
     priorities: Mapping[Name, Points] = Field(
-        default={"critical": 1_000_000, "high": 10_000, "medium": 1_000, "low": 100}
+        default={"critical": 1_000_000, "high": 10_000, "medium": 1_000, "low": 100},
+        examples=[{"high": 10000, "low": 100}],
     )
     """The points of each queue; a run of the queue with more points comes first."""
     default_priority: str = "medium"

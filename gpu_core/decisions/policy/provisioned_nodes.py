@@ -15,7 +15,7 @@ class ProvisionedNodes(Section):
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
     """The name of this kind in messages."""
-    gpu_type: Name
+    gpu_type: Name = Field(examples=["a100-80gb"])
     """The GPU type of each node."""
     capacity_type: CapacityType = "on-demand"
     """The capacity type of each node."""

@@ -13,7 +13,7 @@ from gpu_core.decisions.model.section import CapacityType, Name, PositiveDuratio
 class Offer(Section):
     """A kind of node that can be provisioned."""
 
-    gpu_type: Name
+    gpu_type: Name = Field(examples=["a100-80gb"])
     """The GPU type of the node."""
     capacity_type: CapacityType = "on-demand"
     """The capacity type of the node."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from gpu_core.decisions.kubernetes.lint import Finding, Severity
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.pydantic_errors import InvalidInputs
+from gpu_core.decisions.model.pydantic_errors import InvalidInputs, line_of
 
 INVALID = "invalid-input"
 """The code of what a policy, a prefect.yaml or a template cannot have."""
@@ -108,9 +108,4 @@ def without_field(error: InvalidInput) -> str:
 
 def _line_of(path: str, lines: Mapping[str, int]) -> int | None:
     """The line of this field, or of the nearest one around it that is there."""
-    dotted = re.sub(r"\[(\d+)\]", r".\1", path)
-    while dotted:
-        if dotted in lines:
-            return lines[dotted]
-        dotted = dotted.rpartition(".")[0]
-    return None
+    return line_of(re.sub(r"\[(\d+)\]", r".\1", path), lines)

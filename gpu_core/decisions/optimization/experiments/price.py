@@ -29,7 +29,7 @@ def device_price(device: str, usd_per_hour: float | None, catalog: Catalog) -> i
         raise InvalidInput(
             "usd_per_hour",
             "is missing",
-            allowed="what an hour of the device costs in USD",
+            allowed="USD per hour of the device, 0.000001 or more, such as 0.05",
             remedy=f"state it: the catalog has no on-demand price of {device}",
         )
     return catalog.micro_usd_per_gpu_hour(offering)

@@ -106,7 +106,7 @@ def check_job(job: Job) -> Job:
     ]
     if job.zero_stage is not None and not 0 <= job.zero_stage <= 3:
         errors.append(
-            InvalidInput("zero-stage", "does not exist", got=job.zero_stage, allowed="0 to 3")
+            InvalidInput("zero-stage", "is not a ZeRO stage", got=job.zero_stage, allowed="0 to 3")
         )
     if job.method.is_training and job.precision in (Precision.INT8, Precision.INT4):
         errors.append(

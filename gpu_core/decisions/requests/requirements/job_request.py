@@ -93,6 +93,9 @@ def _without_text(model: Model | None, stated: JobRequest) -> Reading:
         raise InvalidInput(
             missing,
             "is missing",
+            allowed="a model such as llama-3-8b, or parameters such as 7B"
+            if model is None
+            else listed(Method),
             remedy="describe the job in words, or state model or parameters, and method",
         )
     if stated.amount is None:

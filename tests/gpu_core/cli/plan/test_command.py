@@ -240,7 +240,7 @@ def test_a_history_that_cannot_be_used(
 @pytest.mark.parametrize(
     ("arguments", "want_message"),
     [
-        pytest.param([], "model is missing; describe the job in words", id="nothing at all"),
+        pytest.param([], "model is missing; allowed: a model such as", id="nothing at all"),
         pytest.param(["make coffee"], "text names no model, size or task", id="no job"),
         pytest.param(
             ["train a 7B model", "--deadline", "2020-01-01T00:00Z"],
@@ -280,7 +280,7 @@ def test_a_history_that_cannot_be_used(
         ),
         pytest.param(["train a 7B model", "--top", "0"], "top is too small", id="no row"),
         pytest.param(
-            ["train a 7B model", "--data-at", "here"], "data-at is no place", id="no place"
+            ["train a 7B model", "--data-at", "here"], "data-at is not a place", id="no place"
         ),
         pytest.param(
             ["train a 7B model", "--observed", "fast"], "observed cannot be read", id="no speed"

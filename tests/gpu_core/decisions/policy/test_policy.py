@@ -78,7 +78,7 @@ def test_priority_of_queue(queue, want_points):
         ),
         pytest.param(
             {"version": 1, "preemption": True},
-            "policy: preemption is not a mapping (got True); allowed: the keys enabled, ",
+            "policy: preemption is not a mapping (got true); allowed: the keys enabled, ",
             id="a section that is a value",
         ),
         pytest.param(
@@ -144,7 +144,7 @@ def test_priority_of_queue(queue, want_points):
         ),
         pytest.param(
             {"version": 1, "priorities": {"high": True}},
-            "policy: priorities.high is not a whole number (got True)",
+            "policy: priorities.high is not a whole number (got true)",
             id="a switch for a number",
         ),
         pytest.param(

@@ -109,10 +109,10 @@ def test_everything_given():
             {"gpu_count": 1.5}, "gpu_count is not a whole number (got 1.5)", id="half a GPU"
         ),
         pytest.param(
-            {"gpu_count": -1}, "gpu_count is too small (got -1); allowed: 0 or more", id="less"
+            {"gpu_count": -1}, "gpu_count is too small (got -1); allowed: 0 to 64", id="less"
         ),
         pytest.param(
-            {"gpu_count": 65}, "gpu_count is too large (got 65); allowed: at most 64", id="more"
+            {"gpu_count": 65}, "gpu_count is too large (got 65); allowed: 0 to 64", id="more"
         ),
         pytest.param(
             {"gpu_count": 0, "nodes": 2},
@@ -124,7 +124,7 @@ def test_everything_given():
         ),
         pytest.param(
             {"gpu_fraction": 1.5},
-            "gpu_fraction is too large (got 1.5); allowed: at most 1",
+            "gpu_fraction is too large (got 1.5); allowed: over 0 to 1",
             id="1+",
         ),
         pytest.param(

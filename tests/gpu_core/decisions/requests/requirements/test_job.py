@@ -14,7 +14,7 @@ from gpu_core.testing.builders.jobs import make_job
     [
         pytest.param({"amount": 0}, "amount is too small (got 0); allowed: more than 0", id="none"),
         pytest.param({"batch_per_gpu": 0}, "batch is too small", id="no batch"),
-        pytest.param({"zero_stage": 4}, "zero-stage does not exist (got 4)", id="stage 4"),
+        pytest.param({"zero_stage": 4}, "zero-stage is not a ZeRO stage (got 4)", id="stage 4"),
         pytest.param(
             {"precision": Precision.INT8}, "precision is for inference (got 'int8')", id="int8"
         ),

@@ -35,7 +35,7 @@ def test_work_for_a_cpu_stays_work_for_a_cpu():
     ("text", "stated", "want_message"),
     [
         pytest.param(
-            None, JobRequest(), "model is missing; describe the job in words", id="nothing at all"
+            None, JobRequest(), "model is missing; allowed: a model such as", id="nothing at all"
         ),
         pytest.param(None, JobRequest(parameters=1), "method is missing", id="no method"),
         pytest.param(
