@@ -187,8 +187,8 @@ class _Device:
         self.gpu_id = text_of(pynvml.nvmlDeviceGetUUID, handle)
         self._parent = parent
         self._never: set[tuple[object, ...]] = set()
-        self._thresholds: tuple[float | None, float | None] | None = None
-        self._limit_w: float | None = None
+        self._limits: tuple[float | None, float | None, float | None] | None = None
+        self._are_limits_sure = False
         self._energy_j: float | None = None
         self._energy_at: datetime | None = None
         self._parts: dict[str, _Device] = {}
@@ -212,7 +212,7 @@ class _Device:
     def _whole(self, now: datetime, xids: tuple[int, ...]) -> GpuSample:
         # The first question finds out whether the GPU is lost.
         temperature = self._ask(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU)
-        slowdown_c, shutdown_c = self._temperature_thresholds()
+        slowdown_c, shutdown_c, limit_w = self._limits_of_device()
         rates = self._ask(pynvml.nvmlDeviceGetUtilizationRates)
         used, total = self._memory()
         activity = self._activity.read()
@@ -232,7 +232,7 @@ class _Device:
             slowdown_temperature_c=slowdown_c,
             shutdown_temperature_c=shutdown_c,
             power_w=watts_of_milliwatts(self._ask(pynvml.nvmlDeviceGetPowerUsage)),
-            power_limit_w=self._power_limit_w(),
+            power_limit_w=limit_w,
             energy_j=self._counted_j(now),
             pcie_sent_bytes_per_s=sent,
             pcie_received_bytes_per_s=received,
@@ -283,19 +283,22 @@ class _Device:
         used, total = count_of(memory.used), count_of(memory.total)
         return (None, total) if used is None or total is None or used > total else (used, total)
 
-    def _temperature_thresholds(self) -> tuple[float | None, float | None]:
-        if self._thresholds is None:
-            question = pynvml.nvmlDeviceGetTemperatureThreshold
-            self._thresholds = (
-                temperature_c(self._ask(question, _SLOWDOWN)),
-                temperature_c(self._ask(question, _SHUTDOWN)),
-            )
-        return self._thresholds
+    def _limits_of_device(self) -> tuple[float | None, float | None, float | None]:
+        """Temperatures of slowdown and shutdown in degrees Celsius, and the power limit in watts.
 
-    def _power_limit_w(self) -> float | None:
-        if self._limit_w is None:
-            self._limit_w = watts_of_milliwatts(self._ask(pynvml.nvmlDeviceGetEnforcedPowerLimit))
-        return self._limit_w
+        They are kept once two answers in a row agree: one false answer would count for ever.
+        """
+        before = self._limits
+        if before is None or not self._are_limits_sure:
+            threshold = pynvml.nvmlDeviceGetTemperatureThreshold
+            self._limits = (
+                temperature_c(self._ask(threshold, _SLOWDOWN)),
+                temperature_c(self._ask(threshold, _SHUTDOWN)),
+                watts_of_milliwatts(self._ask(pynvml.nvmlDeviceGetEnforcedPowerLimit)),
+            )
+            self._are_limits_sure = self._limits == before
+            return self._limits
+        return before
 
     def _counted_j(self, now: datetime) -> float | None:
         """The energy counter as it was read last, at most 20 s ago."""

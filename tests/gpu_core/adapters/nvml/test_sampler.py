@@ -187,6 +187,22 @@ def test_the_energy_counter_is_read_every_20_s(machine):
     assert counted == [1.0, 1.0, 1.0, 9.0, 9.0]
 
 
+def test_a_false_threshold_or_power_limit_does_not_stay(machine):
+    """With a threshold of 61 C for ever, a GPU at 66 C would be held as too hot."""
+    limits = ("slowdown_temperature_c", "shutdown_temperature_c", "power_limit_w")
+    right = {"slowdown": 87, "shutdown": 92, "power_limit": 700_000}
+    each = machine(*gpu_lines("GPU-a", **BUSY | {"slowdown": 61, "power_limit": "!999"}))
+    found = [each.sample(at_s=0)["GPU-a"]]
+    each.add(*(f"set GPU-a {name} {value}" for name, value in right.items()))
+    found += [each.sample(at_s=at_s)["GPU-a"] for at_s in (1, 2)]
+    each.add("set GPU-a slowdown 61")
+    found += [each.sample(at_s=3)["GPU-a"]]
+    assert [[sample[name] for name in limits] for sample in found] == [
+        [61.0, 92.0, None],
+        *[[87.0, 92.0, 700.0]] * 3,
+    ]
+
+
 def test_what_a_device_does_not_know_is_unknown(machine):
     known = {"memory_total_bytes": 85_899_345_920, "memory_used_bytes": 0, "process_ids": []}
     assert machine(*gpu_lines("GPU-a")).sample() == {"GPU-a": UNKNOWN | known}
