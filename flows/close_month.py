@@ -10,12 +10,12 @@ from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 from prefect.utilities.asyncutils import run_coro_as_sync
 
-from gpu_core.adapters.files.policy_file import policy_or_default
 from gpu_core.adapters.ledger import Ledger, LedgerError
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
+from gpu_core.adapters.ledger.policy_in_force import policy_in_file, policy_in_force
 from gpu_core.adapters.ledger.retention import Purge, purge_before
 from gpu_core.adapters.ledger.source import open_to_read
-from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
+from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url, pool_of_run
 from gpu_core.decisions.costs.cost_report import CostReport, cost_report
 from gpu_core.decisions.costs.idle import IdleRule, with_idle
 from gpu_core.decisions.costs.month_report import (
@@ -52,7 +52,8 @@ def close_month(
             scheduled in.
         with_generated: Count generated runs too; the report says so and is published apart.
         pool: The work pool whose ledger is read; by default the one that this run runs in.
-        policy: A policy file where this flow runs, for `retention`; by default nothing is deleted.
+        policy: A policy file where this flow runs, for `retention`; by default the policy that the
+            pool's workers had in force at the end of the month.
 
     Raises:
         InvalidInput: The month has not started, the pool has no ledger on this machine, or the
@@ -61,12 +62,15 @@ def close_month(
             a problem, which deleting its beginning would hide.
     """
     now = datetime.now(UTC)
-    in_force = policy_or_default(policy)
-    retention = in_force.retention
-    key = None if retention.decisions_s is None else _anchor_key()
+    given = policy_in_file(policy)
     window, before = month_windows(month or month_before(flow_run.scheduled_start_time), now)
-    ledger_url: str = run_coro_as_sync(pool_ledger_url(pool, flow_run.id))
+    own_pool = run_coro_as_sync(pool_of_run(pool, flow_run.id))
+    ledger_url: str = run_coro_as_sync(pool_ledger_url(own_pool, flow_run.id))
     with open_to_read(ledger_url) as ledger:
+        found = policy_in_force(given, ledger, own_pool, min(now, window.end))
+        get_run_logger().info("Retention is that of %s", found.origin)
+        retention = found.policy.retention
+        key = None if retention.decisions_s is None else _anchor_key()
         publish_month(read_month(ledger, window, before, with_generated, now))
         if retention.decisions_s is not None and key is not None and window.end <= now:
             oldest = window.end - timedelta(seconds=retention.decisions_s)

@@ -12,13 +12,13 @@ from prefect.runtime import flow_run
 from prefect.utilities.asyncutils import run_coro_as_sync
 
 from gpu_core.adapters.files.catalog_file import load_catalog
-from gpu_core.adapters.files.policy_file import policy_or_default
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.optimization import read_optimization
+from gpu_core.adapters.ledger.policy_in_force import policy_in_file, policy_in_force
 from gpu_core.adapters.ledger.proposals import append_records, read_proposals
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.prefect.deployments import read_target
-from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
+from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url, pool_of_run
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
 from gpu_core.decisions.catalog.offerings import combined
 from gpu_core.decisions.optimization.proposals.period import Period
@@ -50,7 +50,8 @@ def propose_savings(
         day: The day after the 28 days that are judged, in UTC; by default that of this run.
         with_generated: Count generated runs too.
         pool: The work pool whose ledger is read; by default the one that this run runs in.
-        policy: The file of the policy that was in force; by default the policy without a file.
+        policy: A policy file where this flow runs; by default the policy that the pool's workers
+            had in force at the end of the 28 days.
 
     Raises:
         InvalidInput: The pool has no ledger, or the policy cannot be used.
@@ -58,14 +59,17 @@ def propose_savings(
     """
     now = datetime.now(UTC)
     day = day or flow_run.scheduled_start_time.date()
-    in_force = policy_or_default(policy)
-    url: str = run_coro_as_sync(pool_ledger_url(pool, flow_run.id))
+    given = policy_in_file(policy)
+    period, own_pool = Period.before(day), run_coro_as_sync(pool_of_run(pool, flow_run.id))
+    url: str = run_coro_as_sync(pool_ledger_url(own_pool, flow_run.id))
     with open_to_read(url) as ledger:
+        in_force = policy_in_force(given, ledger, own_pool, min(now, period.window.end))
+        get_run_logger().info("Proposals are simulated with %s", in_force.origin)
         found = read_optimization(
             ledger,
-            Period.before(day),
+            period,
             now,
-            policy=in_force,
+            policy=in_force.policy,
             catalog=combined((load_catalog(DEFAULT_CATALOG), ledger.catalog())),
             pool=pool,
             with_generated=with_generated,

@@ -12,11 +12,11 @@ from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.utilities.asyncutils import run_coro_as_sync
 
-from gpu_core.adapters.files.policy_file import policy_or_default
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.budget_use import read_budget_uses
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.daily_costs import Wanted, read_daily_costs, read_histories
+from gpu_core.adapters.ledger.policy_in_force import policy_in_file, policy_in_force
 from gpu_core.adapters.ledger.proposals import read_proposals
 from gpu_core.adapters.ledger.savings import SavingsQuestion, read_savings
 from gpu_core.adapters.ledger.source import open_to_read
@@ -24,6 +24,7 @@ from gpu_core.adapters.mlflow.client import mlflow_client
 from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
 from gpu_core.adapters.mlflow.pages import pages_of
 from gpu_core.adapters.prefect.pool_blocks import read_ledger_url, read_mlflow_access
+from gpu_core.adapters.prefect.pool_ledger import pool_of_run
 from gpu_core.decisions.checks.prefect.pool_blocks import (
     LEDGER_BLOCK,
     MLFLOW_BLOCK,
@@ -82,8 +83,9 @@ def report_cost(
         rule: What the day is compared with: `seasonal`, or the plain `rolling-mean` of 7 days.
         planned: Announced activity, such as holidays: its days are not judged, and not learned
             from. The rolling mean takes no notice of it.
-        policy: A policy file where this flow runs: planned days of its calendar are not judged,
-            and teams without a history are judged by their budgets. Savings count its prices and
+        policy: A policy file where this flow runs; by default the policy that the pool's workers
+            had in force at the end of the day. Planned days of its calendar are not judged, and
+            teams without a history are judged by their budgets. Savings count its prices and
             `scale.max_gpus`, and its budgets are listed.
 
     Raises:
@@ -93,14 +95,17 @@ def report_cost(
     """
     day = day or day_before(flow_run.scheduled_start_time)
     now = datetime.now(UTC)
-    in_force = policy_or_default(policy)
-    known = Known.by(in_force, planned)
+    given = policy_in_file(policy)
     # In a synchronous flow no event loop runs, but a flow that calls this one may have its own.
     found: Addresses = run_coro_as_sync(read_addresses(pool))
     ledger_url, access, names = found
+    own_pool = run_coro_as_sync(pool_of_run(pool, flow_run.id))
     with open_to_read(ledger_url) as ledger:
+        in_force = policy_in_force(given, ledger, own_pool, min(now, Window.of_day(day).end))
+        get_run_logger().info("Calendar, budgets and prices are those of %s", in_force.origin)
+        known = Known.by(in_force.policy, planned)
         wanted = Wanted(now=now, with_generated=with_generated)
-        report = read_and_decide(ledger, day, wanted, rule, known, in_force)
+        report = read_and_decide(ledger, day, wanted, rule, known, in_force.policy)
         proposals = proposals_of(ledger, day, with_generated)
         publish_report(report, with_generated, proposals)
         publish_durations(read_durations(ledger, now))

@@ -18,7 +18,11 @@ from prefect.runtime import flow_run
 from prefect.utilities.asyncutils import run_coro_as_sync
 from pydantic import Field
 
-from gpu_core.adapters.files.policy_file import policy_or_default
+from gpu_core.adapters.ledger.policy_in_force import (
+    PolicyInForce,
+    policy_in_file,
+    policy_in_force,
+)
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.mlflow.metric_history import read_metric
 from gpu_core.adapters.mlflow.sweep_parent import log_sweep
@@ -55,6 +59,7 @@ class Sweep(NamedTuple):
 
     deployment_id: UUID
     ledger_url: str
+    pool: str | None
     flow_runs: dict[str, FlowRun]
     """The trials that have started, by their keys."""
 
@@ -100,7 +105,8 @@ def run_sweep(
         parallel: How many trials have dollars to spend at the same time.
         every_s: Seconds until the next pass, 1 or more.
         pool: The work pool whose ledger is read; by default that of the deployment.
-        policy: The file of the policy in force; by default the policy without a file.
+        policy: A policy file where this flow runs; by default the policy that the workers of the
+            trials' pool have in force.
 
     Raises:
         InvalidInput: A parameter cannot be used, or the trials keep no checkpoints, have no price
@@ -109,7 +115,7 @@ def run_sweep(
         MlflowException: MLflow cannot be reached; the next pass is scheduled.
         RuntimeError: Another pass of the sweep runs.
     """
-    refuse_policy(policy_or_default(policy))
+    given = policy_in_file(policy)
     request = sweep_request(
         name=name,
         deployment=deployment,
@@ -130,7 +136,7 @@ def run_sweep(
         get_run_logger().info("A newer pass of the sweep %s decides", name)
         return
     try:
-        continues = one_pass(request, pool)
+        continues = one_pass(request, pool, given)
     except InvalidInput:
         raise  # a person has to correct it
     except Exception:
@@ -140,7 +146,7 @@ def run_sweep(
         run_coro_as_sync(schedule_next(name, own_id, every_s))
 
 
-def one_pass(request: SweepRequest, pool: str | None) -> bool:
+def one_pass(request: SweepRequest, pool: str | None, given: PolicyInForce | None) -> bool:
     """Read, decide, give dollars and publish. Returns whether the sweep continues.
 
     Raises:
@@ -148,7 +154,7 @@ def one_pass(request: SweepRequest, pool: str | None) -> bool:
             could be read.
     """
     found: Sweep = run_coro_as_sync(read_sweep(request, pool))
-    trials, metric_names, tracked = read_trials(request, found)
+    trials, metric_names, tracked = read_trials(request, found, given)
     now = datetime.now(UTC)
     runs = [sweep_run(request.plan, trial, now) for trial in trials]
     decided = sweep_step(request.plan, runs, places_for(request, trials))
@@ -189,15 +195,20 @@ async def read_sweep(request: SweepRequest, pool: str | None) -> Sweep:
         is_same_deployment=all(run.deployment_id == deployment.id for run in runs.values()),
     )
     url = await pool_ledger_url(pool or deployment.work_pool_name, str(flow_run.id))
-    return Sweep(deployment.id, url, runs)
+    return Sweep(deployment.id, url, pool or deployment.work_pool_name, runs)
 
 
 def read_trials(
-    request: SweepRequest, found: Sweep
+    request: SweepRequest, found: Sweep, given: PolicyInForce | None
 ) -> tuple[tuple[SweepTrial, ...], frozenset[str], list[Run]]:
-    """The trials with their dollars and their metric, the names of all metrics, the MLflow runs."""
+    """The trials with their dollars and their metric, the names of all metrics, the MLflow runs.
+
+    Raises:
+        InvalidInput: Under the policy in force no trial stops at its budget.
+    """
     # After Prefect: a run that a person has resumed meanwhile has an open attempt.
     with open_to_read(found.ledger_url) as ledger:
+        refuse_policy(policy_in_force(given, ledger, found.pool, datetime.now(UTC)).policy)
         attempts = ledger.attempts_of(str(run.id) for run in found.flow_runs.values())
     client, names, trials = MlflowClient(), frozenset[str](), []
     tracked: list[Run] = []

@@ -311,14 +311,14 @@ class GpuScheduler:
     async def _cycle(
         self, template: Mapping[str, Any], submitting: Collection[str], own: OwnCpu
     ) -> list[WorkerFlowRunResponse]:
-        steps, policy = StepTimes(own), self._policies.current()
+        steps, policy, policy_text = StepTimes(own), self._policies.current(), self._policies.text
         self.next_due_at = None  # a cycle that fails is not repeated at once
         self._ask_prefect()
         with steps.timed("find_ended"):  # 1
             await self._find_ended(template, submitting, policy)
         # Not before that step: an attempt that gets GPUs now gets them after the last holder's end.
         now = datetime.now(UTC)
-        await self._decisions.policy(policy, now)
+        await self._decisions.policy(policy, policy_text, now)
         with steps.timed("terminate"):  # 2
             await self._terminate(policy, now)
         with steps.timed("reconcile"):  # 3

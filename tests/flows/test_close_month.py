@@ -15,6 +15,7 @@ from gpu_core.adapters.ledger import Ledger, LedgerError
 from gpu_core.adapters.ledger.database import Logged
 from gpu_core.decisions.costs.demo_history import generated_history
 from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.decision_chain import POLICY_TEXT, DecisionKind
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
 from tests.gpu_core.decisions.model.test_decision_chain import make_decision
@@ -98,6 +99,23 @@ def test_decisions_that_the_policy_does_not_keep_go_when_a_month_is_closed(
     assert left(ledger) == [3, 4, 5, 6]
     (check,) = ledger.check_decisions(KEY.encode())
     assert (check.problem, check.purged, check.is_anchor_checked) == (None, 2, True)
+
+
+def test_the_policy_that_the_workers_had_in_force_counts(
+    ledger: Ledger, policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_decisions(ledger)
+    change = make_decision(
+        9,
+        decided_at=datetime(2026, 4, 20, tzinfo=UTC),
+        kind=DecisionKind.POLICY_CHANGED,
+        numbers={POLICY_TEXT: policy.read_text()},
+    )
+    ledger.log(Logged("gpus@host-2", [change]))
+    monkeypatch.setenv("PREFECT_GPU_ANCHOR_KEY", KEY)
+    close_month(date(2026, 4, 10))
+    of_first = [link.number for link in ledger.decisions(writer="gpus@host-1")]
+    assert of_first == [3, 4, 5, 6]
 
 
 def test_nothing_is_deleted_without_a_key_and_where_a_chain_was_changed(

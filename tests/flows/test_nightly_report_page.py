@@ -14,7 +14,7 @@ from statistics import median
 import pytest
 
 from flows.report_cost import read_and_decide
-from gpu_core.adapters.files.policy_file import policy_or_default
+from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.daily_costs import Wanted
 from gpu_core.decisions.costs.anomalies.daily_report_markdown import to_markdown
@@ -203,7 +203,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> str:
     with Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
         ledger.import_records(RECORDS)
         wanted = Wanted(now=datetime(2026, 12, 1, tzinfo=UTC), with_generated=True)
-        policy = policy_or_default(POLICY)
+        policy = load_policy(POLICY)
         found = read_and_decide(
             ledger, QUICKSTART_DAY, wanted, Rule.SEASONAL, Known.by(policy, ()), policy
         )

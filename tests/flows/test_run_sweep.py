@@ -266,7 +266,7 @@ def test_the_page_says_what_the_deployment_refuses(monkeypatch: pytest.MonkeyPat
     pages: list[str] = []
 
     async def found(*_: Any) -> flow_module.Sweep:
-        return flow_module.Sweep(uuid4(), "", {})
+        return flow_module.Sweep(uuid4(), "", "gpu", {})
 
     async def refuse(*_: Any) -> None:
         raise InvalidInput("trials", "are refused by the deployment: no such parameter")
@@ -281,7 +281,7 @@ def test_the_page_says_what_the_deployment_refuses(monkeypatch: pytest.MonkeyPat
         trials=[{"skil": 1}], rungs=1,
     )  # fmt: skip
     with pytest.raises(InvalidInput, match="refused by the deployment"):
-        flow_module.one_pass(asked, None)
+        flow_module.one_pass(asked, None, None)
     assert "It is stopped: trials are refused by the deployment: no such parameter" in pages[0]
 
 

@@ -204,7 +204,7 @@ class OnePool:
                 settings=GpuWorkerSettings(state_dir=self._state_dir),
                 connections=Connections(ledger_url="", mlflow=None, checkpoint_uri="unused"),
                 ledger=self.ledger,
-                policies=SimpleNamespace(current=lambda: self.policy, notice=None),  # type: ignore[arg-type]
+                policies=SimpleNamespace(current=lambda: self.policy, text=None, notice=None),  # type: ignore[arg-type]
                 infrastructure=self.infrastructure,
                 tasks=tasks,
                 wake=lambda: None,

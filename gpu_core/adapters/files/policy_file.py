@@ -2,26 +2,38 @@
 
 from pathlib import Path
 
-from gpu_core.adapters.files.yaml_file import read_yaml
+from gpu_core.adapters.files.yaml_file import parse_yaml, read_yaml_text
 from gpu_core.decisions.policy.policy import Policy, parse_policy
 
 
 def load_policy(path: Path) -> Policy:
-    """Which policy does this file hold?
+    """The policy in this file.
 
     Raises:
         InvalidInput: The file cannot be read, is no YAML, or a field cannot be used.
         InvalidInputs: Several fields cannot be used; the message has a line for each.
     """
-    data, lines = read_yaml(path, what="policy file")
-    return parse_policy(data, source=str(path), lines=lines)
+    return policy_of(read_policy_text(path), str(path))
 
 
-def policy_or_default(path: Path | None) -> Policy:
-    """Which policy does this file hold? Without a file: the default one.
+def read_policy_text(path: Path) -> str:
+    """The text of this file.
 
     Raises:
-        InvalidInput: As for `load_policy`.
-        InvalidInputs: As for `load_policy`.
+        InvalidInput: The file cannot be read.
     """
-    return Policy(version=1) if path is None else load_policy(path)
+    return read_yaml_text(path, "policy file")
+
+
+def policy_of(text: str, source: str) -> Policy:
+    """The policy in this text.
+
+    Args:
+        source: The origin of the text, for the errors, such as a file's path.
+
+    Raises:
+        InvalidInput: It is no YAML, or a field cannot be used.
+        InvalidInputs: Several fields cannot be used; the message has a line for each.
+    """
+    data, lines = parse_yaml(text, source)
+    return parse_policy(data, source=source, lines=lines)

@@ -1,17 +1,34 @@
 """The log of decisions: statements over one connection, in its transaction. Nothing is updated."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from gpu_core.adapters.ledger.engine import chunks
 from gpu_core.adapters.ledger.schema import decisions
-from gpu_core.decisions.model.decision_chain import Decision, DecisionKind, Head, Link, chained
+from gpu_core.decisions.model.decision_chain import (
+    POLICY_TEXT,
+    Decision,
+    DecisionKind,
+    Head,
+    Link,
+    chained,
+)
 
 _c = decisions.c
 _ROWS_PER_READ = 1000
+
+
+class PolicyText(NamedTuple):
+    """A policy that a worker had in force."""
+
+    since: datetime
+    text: str | None
+    """Of its file, without passwords; None: the default policy."""
 
 
 def append(connection: sa.Connection, writer: str, batch: Sequence[Decision]) -> None:
@@ -62,20 +79,62 @@ def runs_with(
     return frozenset(found)
 
 
-def last_policy(connection: sa.Connection, writer: str) -> str | None:
-    """The digest of the policy that this writer noted last; None: it has noted none."""
-    of_policy = sa.and_(_c.writer == writer, _c.kind == DecisionKind.POLICY_CHANGED.value)
+def last_policy(connection: sa.Connection, writer: str, since: datetime) -> str | None:
+    """The digest of the policy that this writer noted last.
+
+    Returns:
+        None: It has noted none with its text since then.
+    """
+    of_policy = sa.and_(
+        _c.writer == writer,
+        _c.kind == DecisionKind.POLICY_CHANGED.value,
+        _c.decided_at >= _stored(since),
+    )
     last = sa.select(_c.numbers).where(of_policy).order_by(_c.number.desc()).limit(1)
     text = connection.scalar(last)
-    return None if text is None else _digest(text)
+    numbers = {} if text is None else _numbers(text)
+    return str(numbers.get("sha256", "")) if POLICY_TEXT in numbers else None
 
 
-def _digest(numbers: str) -> str:
-    """The digest in a record's numbers; empty where a person has changed the record."""
+def policy_text_at(
+    connection: sa.Connection, pool: str | None, moment: datetime
+) -> PolicyText | None:
+    """The policy that the workers of the pool had in force then; before the first one, the first.
+
+    Args:
+        pool: The work pool; None: that of any.
+
+    Returns:
+        None: No record has the text of a policy.
+    """
+    of_policy = sa.select(_c.decided_at, _c.numbers).where(
+        _c.kind == DecisionKind.POLICY_CHANGED.value
+    )
+    if pool is not None:
+        of_policy = of_policy.where(_c.pool == pool)
+    then = _stored(moment)
+    before = of_policy.where(_c.decided_at <= then).order_by(_c.decided_at.desc())
+    after = of_policy.where(_c.decided_at > then).order_by(_c.decided_at)
+    for statement in (before, after):
+        for row in connection.execute(statement):
+            numbers = _numbers(row.numbers)
+            if POLICY_TEXT in numbers:
+                return PolicyText(datetime.fromisoformat(row.decided_at), numbers[POLICY_TEXT])
+    return None
+
+
+def _stored(moment: datetime) -> str:
+    """A moment as records have it: in the order of time."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def _numbers(text: str) -> Mapping[str, Any]:
+    """The numbers of a record; empty where a person has changed the record."""
     try:
-        return str(json.loads(numbers)["sha256"])
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return ""
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _known(connection: sa.Connection, ids: Sequence[str]) -> set[str]:

@@ -4,7 +4,14 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from gpu_core.adapters.ledger.database import LedgerDatabase, Logged
-from gpu_core.adapters.ledger.decision_log import append, last_policy, read_links, runs_with
+from gpu_core.adapters.ledger.decision_log import (
+    PolicyText,
+    append,
+    last_policy,
+    policy_text_at,
+    read_links,
+    runs_with,
+)
 from gpu_core.adapters.ledger.decision_purge import purge, purgeable, read_anchors
 from gpu_core.decisions.model.decision_chain import (
     ChainCheck,
@@ -35,10 +42,22 @@ class DecisionRecords(LedgerDatabase):
         with self._reader.begin() as connection:
             return list(read_links(connection, flow_run_id, kind, writer))
 
-    def last_policy(self, writer: str) -> str | None:
-        """The digest of the policy that this writer noted last; None: it has noted none."""
+    def last_policy(self, writer: str, since: datetime) -> str | None:
+        """The digest of the policy that this writer noted last; None: none since then."""
         with self._reader.begin() as connection:
-            return last_policy(connection, writer)
+            return last_policy(connection, writer, require_aware(since, "since"))
+
+    def policy_text_at(self, pool: str | None, moment: datetime) -> PolicyText | None:
+        """The policy that the workers of a pool had in force then; before the first one, the first.
+
+        Args:
+            pool: The work pool; None: that of any.
+
+        Returns:
+            None: The ledger has no policy with its text.
+        """
+        with self._reader.begin() as connection:
+            return policy_text_at(connection, pool, require_aware(moment, "moment"))
 
     def runs_with_decision(self, kind: DecisionKind, flow_run_ids: Iterable[str]) -> frozenset[str]:
         """About which of these runs was such a decision written down, by any writer?"""

@@ -9,6 +9,18 @@ from gpu_core.decisions.checks.prefect.pool_blocks import LEDGER_BLOCK, pool_blo
 from gpu_core.decisions.model.errors import InvalidInput
 
 
+async def pool_of_run(pool: str | None, flow_run_id: str | None) -> str | None:
+    """This work pool; without one, that of the flow run that asks; None: it is in none.
+
+    Args:
+        flow_run_id: The flow run that asks; None: none does.
+    """
+    if pool is not None or flow_run_id is None:
+        return pool
+    async with get_client() as client:
+        return (await client.read_flow_run(UUID(flow_run_id))).work_pool_name
+
+
 async def pool_ledger_url(pool: str | None, flow_run_id: str | None) -> str:
     """The address of the pool's ledger.
 
@@ -19,9 +31,8 @@ async def pool_ledger_url(pool: str | None, flow_run_id: str | None) -> str:
     Raises:
         InvalidInput: No block says where the ledger is.
     """
+    pool = await pool_of_run(pool, flow_run_id)
     async with get_client() as client:
-        if pool is None and flow_run_id is not None:
-            pool = (await client.read_flow_run(UUID(flow_run_id))).work_pool_name
         found = await read_ledger_url(client, pool)
     if found is None:
         names = " or ".join(f"{LEDGER_BLOCK}/{name}" for name in pool_block_names(pool))

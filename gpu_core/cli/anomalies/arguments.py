@@ -27,7 +27,10 @@ def anomalies(
     ] = (),
     policy: Annotated[
         Path | None,
-        Parameter(help="A policy whose planned days and budgets count, such as policy.yaml."),
+        Parameter(
+            help="A policy whose planned days and budgets count. Default: the one in force, from "
+            "the ledger."
+        ),
     ] = None,
     options: LedgerOptions = DEFAULT_OPTIONS,
     as_json: AsJson = False,

@@ -83,7 +83,10 @@ def report(
     ] = "none",
     policy: Annotated[
         Path | None,
-        Parameter(help="The policy with the reservations, for --idle reservation."),
+        Parameter(
+            help="The policy with the reservations, for --idle reservation. Default: the one that "
+            "was in force, from the ledger."
+        ),
     ] = None,
     options: LedgerOptions = DEFAULT_OPTIONS,
     show: Annotated[
@@ -159,7 +162,10 @@ def savings(
     ] = None,
     policy: Annotated[
         Path | None,
-        Parameter(help="The pool's policy: its prices, rates and scale.max_gpus count."),
+        Parameter(
+            help="The policy whose prices, rates and scale.max_gpus count. Default: the one that "
+            "was in force, from the ledger."
+        ),
     ] = None,
     prices: Annotated[
         Path | None, Parameter(help="Your own price sheet, which counts before the catalog.")

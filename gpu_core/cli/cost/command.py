@@ -11,8 +11,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
+from gpu_core.adapters.ledger.policy_in_force import (
+    PolicyInForce,
+    policy_in_file,
+    policy_in_force,
+)
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.ledger.store import Ledger
 from gpu_core.cli.cost.files import check_output, write_rows
@@ -71,6 +75,7 @@ def run_report(
     """
     window, keys = period_window(period, day), parse_keys(by)
     rule, shown = parse_idle_rule(idle), _show(show)
+    given = policy_in_file(policy_file)
     asked = CostQuestion(
         window=window,
         keys=keys,
@@ -81,7 +86,7 @@ def run_report(
     with open_to_read(ledger_url()) as ledger:
         slices, runs = ledger.cost_slices(asked)
         report = cost_report(window, keys, slices, runs)
-        report = _with_idle(report, rule, ledger, asked, policy_file)
+        report = _with_idle(report, rule, ledger, asked, given)
         report = with_bills(report, ledger.bill_sums(asked))
         name_unknown_pool(ledger, pool, "report")
     if output is Output.JSON:
@@ -100,24 +105,27 @@ def _with_idle(
     rule: IdleRule,
     ledger: Ledger,
     asked: CostQuestion,
-    policy_file: Path | None,
+    given: PolicyInForce | None,
 ) -> CostReport:
     if rule is not IdleRule.RESERVATION:
         capacity = ledger.capacity_cost(asked)
         shown = with_idle(report, capacity.idle, rule, capacity.faults)
         return replace(shown, beyond_micro_usd=capacity.beyond_micro_usd)
-    times = reserved_times(_reservations(policy_file, asked.window), asked.window, asked.now)
+    in_force = policy_in_force(given, ledger, asked.pool, min(asked.now, asked.window.end))
+    reservations = _reservations(in_force, asked.window)
+    times = reserved_times(reservations, asked.window, asked.now)
     costs = [(time, ledger.capacity_cost(replace(asked, window=time.window))) for time in times]
     return with_reserved_idle(report, costs)
 
 
-def _reservations(policy_file: Path | None, window: Window) -> Iterator[Reservation]:
+def _reservations(in_force: PolicyInForce, window: Window) -> Iterator[Reservation]:
     """The advance reservations of whole nodes in the policy."""
-    if policy_file is None:
+    calendar = in_force.policy.calendar
+    if not any(closure.for_team and closure.nodes for closure in calendar.closures):
         raise InvalidInput(
-            "policy", "is missing", allowed="the policy with the reservations, for idle reservation"
-        )
-    calendar = load_policy(policy_file).calendar
+            "policy", "reserves no node for a team, as --idle reservation needs it",
+            got=in_force.origin, remedy="name another policy with --policy FILE",
+        )  # fmt: skip
     for closure in windows_between(calendar, window.start, window.end):
         if closure.for_team is not None and closure.nodes:
             yield Reservation(

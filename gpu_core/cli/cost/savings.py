@@ -12,7 +12,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from gpu_core.adapters.files.catalog_file import load_sheet
-from gpu_core.adapters.files.policy_file import policy_or_default
+from gpu_core.adapters.ledger.policy_in_force import policy_in_file, policy_in_force
 from gpu_core.adapters.ledger.savings import SavingsQuestion, read_savings
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.cli.cost.unknown_pool import name_unknown_pool
@@ -46,18 +46,21 @@ def run_savings(
         LedgerError: The ledger cannot be read.
     """
     window = period_window("month", _first_day(month))
-    policy = policy_or_default(policy_file)
+    given = policy_in_file(policy_file)
     ratio = _ratio(committed_percent)
-    asked = SavingsQuestion(
-        month=window,
-        now=datetime.now(UTC),
-        policy=policy,
-        pool=pool,
-        provenance=None if with_generated else Provenance.MEASURED,
-        sheet=Catalog() if prices_file is None else load_sheet(prices_file),
-        committed_ratio=ratio,
-    )
+    sheet = Catalog() if prices_file is None else load_sheet(prices_file)
+    now = datetime.now(UTC)
     with open_to_read(ledger_url()) as ledger:
+        in_force = policy_in_force(given, ledger, pool, min(now, window.end))
+        asked = SavingsQuestion(
+            month=window,
+            now=now,
+            policy=in_force.policy,
+            pool=pool,
+            provenance=None if with_generated else Provenance.MEASURED,
+            sheet=sheet,
+            committed_ratio=ratio,
+        )
         found = read_savings(ledger, asked)
         name_unknown_pool(ledger, pool, "savings")
     if as_json:

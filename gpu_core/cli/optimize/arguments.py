@@ -19,7 +19,10 @@ _Day = Annotated[
 ]
 _Policy = Annotated[
     Path | None,
-    Parameter(name="--policy", help="The policy that was in force. Default: the built-in policy."),
+    Parameter(
+        name="--policy",
+        help="The policy that was in force. Default: the one that the ledger has.",
+    ),
 ]
 _Proposal = Annotated[str, Parameter(help="A proposal's id, such as spot-3f2a9c1b.")]
 

@@ -21,7 +21,7 @@ def ask(
     options: LedgerOptions = DEFAULT_OPTIONS,
     policy: Annotated[
         Path | None,
-        Parameter(help="The policy whose quotas count, for 'who borrows'; the ledger keeps none."),
+        Parameter(help="The policy whose quotas count, for 'who borrows'. Default: the ledger's."),
     ] = None,
     limit: Annotated[int, Parameter(help="Rows of the table; the other rows are summed.")] = 10,
     as_json: AsJson = False,

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from gpu_core.adapters.files.policy_file import policy_or_default
+from gpu_core.adapters.ledger.policy_in_force import policy_in_file, policy_in_force
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.cli.shared.terminal import simple_table
 from gpu_core.decisions.model.attempts import Provenance
@@ -39,13 +39,14 @@ def run_ask(
     """
     now = datetime.now(UTC)
     asked = parse_question(question, now)
-    section = policy_or_default(policy).quotas
+    given = policy_in_file(policy)
     provenance = None if with_generated else Provenance.MEASURED
     with open_to_read(ledger_url()) as ledger:
         records = ledger.usage(
             asked.window.start, asked.window.end, provenance=provenance, pool=pool
         )
         capacity = ledger.capacity(asked.window.start, asked.window.end)
+        section = policy_in_force(given, ledger, pool, min(now, asked.window.end)).policy.quotas
     machines = [machine for machine in capacity if pool in (None, machine.pool)]
     quotas = None if section is None else Quotas(section, machines)
     found = answer(asked, records, now, quotas)

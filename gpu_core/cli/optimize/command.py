@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpu_core.adapters.files.catalog_file import load_catalog
-from gpu_core.adapters.files.policy_file import policy_or_default
 from gpu_core.adapters.ledger.optimization import read_optimization
+from gpu_core.adapters.ledger.policy_in_force import policy_in_file, policy_in_force
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.cli.shared.options import parse_day
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
@@ -96,14 +96,15 @@ def _read(
 ) -> Optimization:
     now = datetime.now(UTC)
     period = Period.before(now.date() if day is None else parse_day(day, "day"))
-    in_force = policy_or_default(policy)
+    given = policy_in_file(policy)
     with open_to_read(ledger_url()) as ledger:
+        in_force = policy_in_force(given, ledger, pool, min(now, period.window.end))
         catalog = combined((load_catalog(DEFAULT_CATALOG), ledger.catalog()))
         return read_optimization(
             ledger,
             period,
             now,
-            policy=in_force,
+            policy=in_force.policy,
             catalog=catalog,
             pool=pool,
             with_generated=with_generated,

@@ -58,30 +58,28 @@ def setup(options: SetupOptions) -> int:
     project_path = options.prefect_file or DEFAULT_PROJECT
     is_wanted = options.prefect_file is not None or project_path.is_file()
     project = read_project_file(project_path) if is_wanted else None
-    policy_file = _policy_file(options.policy_path)
-    policy = Policy(version=1) if policy_file is None else load_policy(policy_file)
+    policy = _policy(options.policy_path)
 
     async def steps(client: PrefectClient) -> None:
         session = Session(client, options.dry_run)
-        await _apply(session, options, policy, policy_file, project)
+        await _apply(session, options, policy, project)
 
     ask(steps)
     return 0
 
 
-def _policy_file(path: Path | None) -> Path | None:
-    """The policy's file; None: there is none, and built-in values count."""
+def _policy(path: Path | None) -> Policy:
+    """The policy in the file, or in that of the project; without one, built-in values."""
     if path is not None or DEFAULT_POLICY.is_file():
-        return (path or DEFAULT_POLICY).absolute()
+        return load_policy(path or DEFAULT_POLICY)
     say("!", "policy", f"there is no {DEFAULT_POLICY}: the default one; --policy names another")
-    return None
+    return Policy(version=1)
 
 
 async def _apply(
     session: Session,
     options: SetupOptions,
     policy: Policy,
-    policy_file: Path | None,
     project: ProjectFile | None,
 ) -> None:
     pool = await read_pool(session.client, options.pool)
@@ -100,7 +98,7 @@ async def _apply(
     else:
         await have_project_deployments(session, project)
     deployments = () if project is None else project.deployments
-    await have_packaged_deployments(session, options.pool, pool_type, deployments, policy_file)
+    await have_packaged_deployments(session, options.pool, pool_type, deployments)
 
 
 async def _check(

@@ -16,7 +16,7 @@ from prefect.utilities.callables import parameter_schema
 from gpu_core.cli.project.file import Deployment
 from gpu_core.cli.setup.session import Session, say
 from gpu_core.decisions.checks.prefect.pool_blocks import pool_block_name
-from gpu_core.worker import GpuKubernetesWorker, GpuProcessWorker
+from gpu_core.worker import GpuKubernetesWorker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +170,6 @@ async def have_packaged_deployments(
     pool: str,
     pool_type: str,
     project: Iterable[Deployment],
-    policy_file: Path | None = None,
 ) -> None:
     """Have the deployments of this package's flows in this pool; what people edited is kept.
 
@@ -179,21 +178,14 @@ async def have_packaged_deployments(
         pool: The work pool.
         pool_type: Its type.
         project: The deployments of the project, which come before ours of the same name.
-        policy_file: The policy, by its whole path. Runs of a pool of processes can read it, and
-            get its path where their flow has a parameter `policy`. None: there is none.
     """
     mine = [deployment for deployment in project if deployment.pool == pool]
-    policy = None
-    if policy_file is not None and pool_type == GpuProcessWorker.type:
-        policy = str(policy_file)
     for packaged in PACKAGED_DEPLOYMENTS:
         if packaged.pool_type in (None, pool_type) and not packaged.is_in(mine):
-            await _have_deployment(session, pool, packaged, policy)
+            await _have_deployment(session, pool, packaged)
 
 
-async def _have_deployment(
-    session: Session, pool: str, packaged: PackagedDeployment, policy: str | None
-) -> None:
+async def _have_deployment(session: Session, pool: str, packaged: PackagedDeployment) -> None:
     flow: Flow[..., Any] = getattr(import_module(packaged.module), packaged.function)
     name, found = packaged.name, await _read(session, f"{flow.name}/{packaged.name}")
     if found is not None and found.work_pool_name != pool:
@@ -202,21 +194,17 @@ async def _have_deployment(
         found = await _read(session, f"{flow.name}/{name}")
     label = f"deployment {flow.name}/{name}"
     schema = parameter_schema(flow).model_dump(exclude_unset=True)
-    takes_policy = policy is not None and "policy" in schema.get("properties", {})
-    parameters = {"policy": policy} if takes_policy else {}
     if found is None:
         if not session.dry_run:
-            await _create(session, pool, packaged, flow, name, schema, parameters)
+            await _create(session, pool, packaged, flow, name, schema)
         say("+", label, session.did("created"))
         return
-    if takes_policy:
-        _say_where_policy_is_gone(label, found.parameters)
+    _say_where_policy_is_gone(label, found.parameters)
     changes: dict[str, Any] = {
         field: value
         for field, value in (
             ("entrypoint", packaged.entrypoint),
             ("parameter_openapi_schema", schema),
-            ("parameters", parameters | found.parameters),
         )
         if getattr(found, field) != value
     }
@@ -235,7 +223,12 @@ def _say_where_policy_is_gone(label: str, parameters: Mapping[str, Any]) -> None
     """Name a policy that is no file here. It stays: the machine where its runs are may have it."""
     kept = parameters.get("policy")
     if isinstance(kept, str) and not Path(kept).is_file():
-        say("!", label, f"its parameter policy is {kept!r}, which is no file here")
+        say(
+            "!",
+            label,
+            f"its parameter policy is {kept!r}, which is no file here; without it, the ledger has "
+            "the policy",
+        )
 
 
 async def _read(session: Session, name: str) -> DeploymentResponse | None:
@@ -252,7 +245,6 @@ async def _create(
     flow: Flow[..., Any],
     name: str,
     schema: dict[str, Any],
-    parameters: dict[str, Any],
 ) -> None:
     flow_id = await session.client.create_flow_from_name(flow.name)
     schedules = []
@@ -272,7 +264,6 @@ async def _create(
         tags=list(packaged.tags),
         entrypoint=packaged.entrypoint,
         parameter_openapi_schema=schema,
-        parameters=parameters,
         job_variables=dict(packaged.job_variables),
         enforce_parameter_schema=True,
         concurrency_limit=packaged.concurrency_limit,

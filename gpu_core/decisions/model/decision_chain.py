@@ -19,6 +19,11 @@ from gpu_core.decisions.model.clean_text import clean_text
 from gpu_core.decisions.model.decision_anchor import Anchor, anchor_problem
 from gpu_core.decisions.model.units import require_aware
 
+POLICY_TEXT = "yaml"
+"""The number of a `PolicyChanged` record with the text of the policy file, without passwords.
+
+None: there is no file. Records of versions that wrote only the digest lack it."""
+
 
 class DecisionKind(StrEnum):
     """What was decided. Stable: people search for these."""
@@ -36,7 +41,7 @@ class DecisionKind(StrEnum):
     MOVED_UP = "MovedUp"
     """A person moved a run to the front of the queue."""
     POLICY_CHANGED = "PolicyChanged"
-    """Another policy is in force."""
+    """Another policy is in force; `POLICY_TEXT` of its numbers has the file."""
     PROPOSED = "Proposed"
     """A change of a deployment would save money."""
     APPROVED = "Approved"

@@ -1,7 +1,7 @@
 """Writes this worker's decisions to the decision log in the ledger."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from uuid import uuid4
 
@@ -11,8 +11,9 @@ from gpu_core.adapters.ledger import Ledger, is_ledger_outage
 from gpu_core.adapters.ledger.database import Logged
 from gpu_core.adapters.ledger.spool import SpooledRecord
 from gpu_core.decisions.model.attempts import Attempt, EndReason
-from gpu_core.decisions.model.decision_chain import Decision, DecisionKind
+from gpu_core.decisions.model.decision_chain import POLICY_TEXT, Decision, DecisionKind
 from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.decisions.model.redaction import redact
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker.operations.threads import in_thread
@@ -21,6 +22,9 @@ from gpu_core.worker.watch.spooled_writes import SpooledWrites
 # Reasons of runs that wait go back and forth with what happens ahead of them: 10,000 of them would
 # add 30 million records a day at one in half a minute.
 _REASON_EVERY = timedelta(minutes=10)
+
+# Retention keeps 31 days at least, and a worker that has restarted counts from its own start.
+_POLICY_NOTED_EVERY = timedelta(days=15)
 
 
 class DecisionLog:
@@ -44,6 +48,7 @@ class DecisionLog:
         self._first: set[str] = set()
         self._behind: set[str] = set()
         self._policy: Policy | None = None
+        self._policy_read_at = datetime.min.replace(tzinfo=UTC)
 
     def admissions(self, admitted: Sequence[tuple[Attempt, Workload]]) -> Logged:
         """That these attempts get their GPUs."""
@@ -124,23 +129,31 @@ class DecisionLog:
                 raise
             return None
 
-    async def policy(self, policy: Policy, now: datetime) -> None:
-        """Note that another policy is in force, also than the last worker's."""
-        if policy is self._policy:
+    async def policy(self, policy: Policy, text: str | None, now: datetime) -> None:
+        """Note that another policy is in force, also than the last worker's.
+
+        A policy that stays in force is noted again in time: a purge may take older records.
+
+        Args:
+            text: Of its file; None: it is the default one.
+        """
+        if policy is self._policy and now - self._policy_read_at < _POLICY_NOTED_EVERY:
             return
         digest = sha256(policy.model_dump_json().encode()).hexdigest()
-        known = await in_thread(self._last_policy)
+        known = await in_thread(self._last_policy, now - _POLICY_NOTED_EVERY)
         if known != digest:
             self._note(
                 DecisionKind.POLICY_CHANGED,
                 now,
-                message="Another policy is in force."
-                if known
-                else "The first policy that is known.",
-                numbers={"sha256": digest, "sha256_before": known},
+                message="Another policy is in force." if known else "The policy in force.",
+                numbers={
+                    "sha256": digest,
+                    "sha256_before": known,
+                    POLICY_TEXT: None if text is None else redact(text),
+                },
                 who="person",
             )
-        self._policy = policy
+        self._policy, self._policy_read_at = policy, now
 
     async def flush(self) -> None:
         """Write what was noted to the ledger, or to the disk while the ledger is unavailable."""
@@ -152,11 +165,11 @@ class DecisionLog:
             await self._writes.write(SpooledRecord(writer=self._writer, decisions=batch))
             del self._waiting[: len(batch)]
 
-    def _last_policy(self) -> str | None:
+    def _last_policy(self, since: datetime) -> str | None:
         waiting = [d for d in self._waiting if d.kind is DecisionKind.POLICY_CHANGED]
         if waiting:
             return str(waiting[-1].numbers["sha256"])
-        return self._ledger.last_policy(self._writer)
+        return self._ledger.last_policy(self._writer, since)
 
     def _admission(self, attempt: Attempt, workload: Workload) -> Decision:
         got = "is planned" if attempt.bound_at is None else "got its GPUs"

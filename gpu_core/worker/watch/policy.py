@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from gpu_core.adapters.files.policy_file import load_policy
+from gpu_core.adapters.files.policy_file import policy_of, read_policy_text
 from gpu_core.decisions.model.errors import GpuSchedulingError
 from gpu_core.decisions.policy.policy import Policy
 
@@ -24,7 +24,8 @@ class PolicySource:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._stamp = self._file_stamp()
-        self._policy = load_policy(path) if path is not None else Policy(version=1)
+        self._policy, self.text = _read(path)
+        """`text` is that of the policy in force; None: there is no file."""
         self._problem: str | None = None
 
     @property
@@ -51,7 +52,7 @@ class PolicySource:
             return self._policy
         self._stamp = stamp
         try:
-            policy = load_policy(self._path)
+            policy, text = _read(self._path)
         except (GpuSchedulingError, OSError) as error:
             self._keep(str(error))
             return self._policy
@@ -59,7 +60,7 @@ class PolicySource:
             _log.info("The policy file %s can be used again and is in force", self._path)
         elif policy != self._policy:
             _log.info("The policy file %s has changed; its new version is in force", self._path)
-        self._policy, self._problem = policy, None
+        self._policy, self.text, self._problem = policy, text, None
         return policy
 
     def _keep(self, problem: str) -> None:
@@ -79,3 +80,11 @@ class PolicySource:
         except OSError:
             return None
         return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
+
+
+def _read(path: Path | None) -> tuple[Policy, str | None]:
+    """The policy and its text; without a file the default one, and None."""
+    if path is None:
+        return Policy(version=1), None
+    text = read_policy_text(path)
+    return policy_of(text, str(path)), text

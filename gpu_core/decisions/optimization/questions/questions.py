@@ -81,8 +81,7 @@ KINDS: Mapping[Measure, Kind] = MappingProxyType(
         ),
         Measure.BORROWED: Kind(
             unit=Unit.GPU_HOURS,
-            origin="GPUs that each team held at a time beyond its nominal quota in the given "
-            "policy",
+            origin="GPUs that each team held at a time beyond its nominal quota in the policy",
         ),
         Measure.BUSY: Kind(
             unit=Unit.RATIO,

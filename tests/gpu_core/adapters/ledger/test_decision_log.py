@@ -1,6 +1,7 @@
 """The log of decisions in the ledger: in order, once, and with what it decides."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
@@ -8,7 +9,7 @@ import sqlalchemy as sa
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.database import Logged
 from gpu_core.decisions.model.attempts import EndReason
-from gpu_core.decisions.model.decision_chain import DecisionKind
+from gpu_core.decisions.model.decision_chain import POLICY_TEXT, Decision, DecisionKind
 from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
 from tests.gpu_core.decisions.model.test_decision_chain import make_decision
 
@@ -74,14 +75,46 @@ def test_a_preemption_is_in_the_log_once(ledger: Ledger) -> None:
 
 
 def test_the_last_policy_of_a_writer(ledger: Ledger) -> None:
-    assert ledger.last_policy(WRITER) is None
+    assert ledger.last_policy(WRITER, at(0)) is None
     for number, digest in ((1, "a"), (2, "b")):
         kind = DecisionKind.POLICY_CHANGED
-        change = make_decision(number, kind=kind, numbers={"sha256": digest})
-        ledger.log(Logged(WRITER, [change]))
+        numbers = {"sha256": digest, POLICY_TEXT: None}
+        ledger.log(Logged(WRITER, [make_decision(number, kind=kind, numbers=numbers)]))
     ledger.log(logged(3))
-    assert ledger.last_policy(WRITER) == "b"
-    assert ledger.last_policy("other") is None
+    assert ledger.last_policy(WRITER, at(0)) == "b"
+    assert ledger.last_policy("other", at(0)) is None
+    assert ledger.last_policy(WRITER, at(9)) is None
+
+
+@pytest.mark.parametrize(
+    ("pool", "hours", "want"),
+    [
+        pytest.param("gpus", 1.5, "one", id="the newest before"),
+        pytest.param("gpus", 2, "two", id="from its first moment on"),
+        pytest.param("gpus", 9, "two", id="one without a text is passed over"),
+        pytest.param("gpus", 0, "one", id="before the first one, the first"),
+        pytest.param("other", 9, None, id="the default one"),
+        pytest.param(None, 2.7, None, id="of any pool"),
+        pytest.param("third", 9, "none", id="of a pool that has noted none"),
+    ],
+)
+def test_the_policy_that_was_in_force(
+    ledger: Ledger, pool: str | None, hours: float, want: str | None
+) -> None:
+    changes = [
+        policy_change(1, 1, "gpus", {POLICY_TEXT: "one"}),
+        policy_change(2, 2, "gpus", {POLICY_TEXT: "two"}),
+        policy_change(3, 2.5, "other", {POLICY_TEXT: None}),
+        policy_change(4, 3, "gpus", {"sha256": "of an earlier version"}),
+    ]
+    ledger.log(Logged(WRITER, changes))
+    found = ledger.policy_text_at(pool, at(hours))
+    assert ("none" if found is None else found.text) == want
+
+
+def policy_change(number: int, hours: float, pool: str, numbers: dict[str, str | None]) -> Decision:
+    change = make_decision(number, kind=DecisionKind.POLICY_CHANGED, numbers=numbers)
+    return replace(change, decided_at=at(hours), pool=pool)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_idle_capacity_of_a_reservation_is_its_teams(
     with_machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert report(with_machine, "day", "--idle", "reservation") == 2
-    assert "policy is missing" in capsys.readouterr().err
+    assert "policy reserves no node for a team" in capsys.readouterr().err
     policy = tmp_path / "policy.yaml"
     policy.write_text(
         "version: 1\ncalendar:\n  closures:\n"

@@ -3,7 +3,8 @@
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 
 import anyio
@@ -12,14 +13,18 @@ import pytest
 from anyio.abc import TaskGroup
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.database import Logged
 from gpu_core.adapters.ledger.spool import SpooledRecord
 from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.decision_chain import DecisionKind
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_policy, make_workload
 from gpu_core.worker.watch.decision_log import DecisionLog
 from gpu_core.worker.watch.spooled_writes import SpooledWrites
+from tests.gpu_core.decisions.model.test_decision_chain import make_decision
 
+TEXT = "version: 1\ntelemetry: {prometheus_url: http://ada:hush@prometheus}\n"
 FIRST = replace(make_workload("run-1"), priority_override=1)
 
 
@@ -119,10 +124,39 @@ def test_another_policy_is_written_down_also_over_restarts(ledger: Ledger, tmp_p
     one, other = make_policy(), make_policy(limits={"max_gpus_per_run": 4})
     for policy in (one, one, other, other):
         log = new_log(ledger, tmp_path)
-        anyio.run(log.policy, policy, NOON)
-        anyio.run(log.policy, policy, NOON)
+        anyio.run(log.policy, policy, TEXT, NOON)
+        anyio.run(log.policy, policy, TEXT, NOON)
         anyio.run(log.flush)
     assert [d.kind for d in ledger.decisions()] == ["PolicyChanged", "PolicyChanged"]
+
+
+def test_a_policy_that_stays_in_force_is_noted_again_before_a_purge_may_take_it(
+    log: DecisionLog, ledger: Ledger, tmp_path: Path
+) -> None:
+    """31 days is the shortest retention; the worker restarts on the fourteenth day."""
+    policy = make_policy()
+    for day in range(60):
+        log = new_log(ledger, tmp_path) if day == 14 else log
+        anyio.run(log.policy, policy, TEXT, NOON + timedelta(days=day))
+        anyio.run(log.flush)
+    noted = [datetime.fromisoformat(link.decided_at) - NOON for link in ledger.decisions()]
+    assert [since.days for since in noted] == [0, 29, 59]
+
+
+def test_the_text_of_a_policy_is_written_down_without_passwords(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    """Also where an earlier version has written down only the digest of the same policy."""
+    policy = make_policy()
+    digest = sha256(policy.model_dump_json().encode()).hexdigest()
+    before = make_decision(1, kind=DecisionKind.POLICY_CHANGED, numbers={"sha256": digest})
+    ledger.log(Logged("gpus@host-1", [before]))
+    log = new_log(ledger, tmp_path)
+    anyio.run(log.policy, policy, TEXT, NOON)
+    anyio.run(log.flush)
+    found = ledger.policy_text_at("gpus", NOON)
+    assert found is not None
+    assert found.text == TEXT.replace("hush", "***")
 
 
 @pytest.mark.parametrize(

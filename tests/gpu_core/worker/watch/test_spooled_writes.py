@@ -139,7 +139,7 @@ def test_a_damaged_record_of_a_machine_or_a_policy_stops_no_cycle(tmp_path: Path
     with Ledger.open(f"sqlite:///{path}") as ledger:
         worker = Worker(ledger, tmp_path)
         worker.look(0, "n1")
-        anyio.run(worker.decisions.policy, POLICY, at(0))
+        anyio.run(worker.decisions.policy, POLICY, None, at(0))
         anyio.run(worker.decisions.flush)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE capacity_intervals SET since = 'yesterday'")
@@ -147,6 +147,6 @@ def test_a_damaged_record_of_a_machine_or_a_policy_stops_no_cycle(tmp_path: Path
     with Ledger.open(f"sqlite:///{path}") as ledger:
         worker = Worker(ledger, tmp_path)
         worker.look(1, "n1")
-        anyio.run(worker.decisions.policy, POLICY, at(1))
+        anyio.run(worker.decisions.policy, POLICY, None, at(1))
         anyio.run(worker.decisions.flush)
         assert [d.kind for d in ledger.decisions()][-2:] == ["Refused", "PolicyChanged"]
