@@ -1,1 +1,1 @@
-"""What an attempt did, how it ended, and whether the run starts again."""
+"""The work and the end of an attempt, and whether its run starts again."""

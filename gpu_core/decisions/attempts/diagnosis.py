@@ -1,4 +1,4 @@
-"""Why an attempt failed after it started, and whether each further one would fail alike."""
+"""The cause of an attempt's failure after its start, and whether further ones would fail alike."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """Why an attempt failed."""
+    """The cause of an attempt's failure."""
 
     message: str
     """What failed, and the remedy."""

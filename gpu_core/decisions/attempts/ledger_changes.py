@@ -1,4 +1,4 @@
-"""What is new in the ledger since the last read: the same attempts are read again and again."""
+"""The news in the ledger since the last read: the same attempts are read again and again."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Record = tuple[RunRecord, tuple[Attempt, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerChanges:
-    """What happened since the last read. What started and ended in between is in both."""
+    """The attempts that started or ended since the last read; one that did both is in both."""
 
     started: tuple[tuple[RunRecord, Attempt], ...]
     ended: tuple[tuple[RunRecord, Attempt], ...]

@@ -11,7 +11,7 @@ from gpu_core.decisions.model.errors import GpuSchedulingError
 
 
 class AttemptPhase(StrEnum):
-    """Where an attempt is in its life, as the worker that answers for it knows."""
+    """The phase of an attempt, as known to the worker that is responsible for it."""
 
     RECOVERING = "recovering"
     """An earlier worker admitted it, and its run is still to be read: enough is known to keep its

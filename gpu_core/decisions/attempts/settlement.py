@@ -1,4 +1,4 @@
-"""What an attempt's end means: for the ledger, for the run's state and for its next attempt."""
+"""The consequences of an attempt's end for the ledger, the run's state and its next attempt."""
 
 import signal
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ _WITHOUT_START = frozenset({EndReason.CANCELLED, EndReason.POSTPONED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndFacts:
-    """What is known about an attempt whose last process is gone."""
+    """The facts about an attempt whose last process is gone."""
 
     prefect_state_type: str | None
     """The run's state type in Prefect; None: the run was deleted."""
@@ -82,7 +82,7 @@ class EndFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """What follows from an attempt's end."""
+    """The consequences of an attempt's end."""
 
     end_reason: EndReason | None
     """None: the attempt never started; it is withdrawn."""

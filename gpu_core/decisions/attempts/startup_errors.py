@@ -1,4 +1,4 @@
-"""Why a flow run ended before its flow started, as the output of its process says."""
+"""The cause of a flow run's end before its flow started, from the output of its process."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What can be rented or owned: GPU types, instance types, and what each costs where."""
+"""GPU types and instance types that can be rented or owned, with their prices by place."""
 
 from pathlib import Path
 

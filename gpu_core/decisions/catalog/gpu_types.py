@@ -1,4 +1,4 @@
-"""What each GPU type can do: one dated, sourced row for each; the only such table."""
+"""The capabilities of each GPU type: one dated, sourced row for each; the only such table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

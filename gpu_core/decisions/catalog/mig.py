@@ -1,4 +1,4 @@
-"""How MIG divides a GPU: which instances there are, and where each may begin.
+"""The division of a GPU by MIG: its instances, and the slices at which each may begin.
 
 An instance takes a run of neighbouring memory slices, and its profile allows only some starts.
 Instances may be on one GPU together if no slice belongs to two of them; with these starts their

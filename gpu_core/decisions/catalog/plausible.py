@@ -77,7 +77,7 @@ def implausible(
 
 
 def _reference(key: OfferingKey, prices: Prices) -> tuple[float, tuple[float, float], str] | None:
-    """What to compare with: the reference price, the allowed shares of it, and its name."""
+    """The reference price to compare with, the allowed shares of it, and its name."""
     on_demand = _of_type(key, prices, ON_DEMAND)
     if on_demand:
         shares = _ALLOWED_SHARES.get(key.capacity_type, _ALLOWED_SHARES[ON_DEMAND])

@@ -28,7 +28,7 @@ MOST_PRICES = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What a look has covered in full: what it did not find there is not offered."""
+    """The places that one read has covered in full: an offering not found there is not offered."""
 
     provider: str
     region: str
@@ -45,7 +45,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What a look at a provider has found. What could not be read is not in `scopes`."""
+    """The result of one read of a provider. Parts that could not be read are not in `scopes`."""
 
     instance_types: Mapping[TypeKey, InstanceType]
     micro_usd_per_hour: Mapping[OfferingKey, int]

@@ -1,4 +1,4 @@
-"""Which part of the catalog is shown."""
+"""The selection of the part of the catalog that is shown."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

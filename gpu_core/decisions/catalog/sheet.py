@@ -100,7 +100,7 @@ class SheetType(Section):
 
 
 class SheetTransfer(Section):
-    """What keeping and moving data costs."""
+    """The prices of storing and moving data."""
 
     storage: Usd | None = Field(default=None, alias="storage_usd_per_gib_month")
     between_regions: Usd | None = Field(default=None, alias="between_regions_usd_per_gib")
@@ -108,7 +108,7 @@ class SheetTransfer(Section):
 
 
 class PriceSheet(Section):
-    """What one provider offers."""
+    """The offerings of one provider."""
 
     version: Version
     provider: Name

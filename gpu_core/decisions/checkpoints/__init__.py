@@ -1,1 +1,1 @@
-"""When a run saves, what a checkpoint holds, and which one it restores."""
+"""The times of saves, the contents of checkpoints, and the choice of the one to restore."""

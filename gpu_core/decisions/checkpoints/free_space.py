@@ -1,4 +1,4 @@
-"""How much free space a run needs before it begins to save."""
+"""The free space that a run needs before it begins to save."""
 
 _MIB = 1024 * 1024
 # States grow a little while they are trained, and a file system takes some for itself.

@@ -1,4 +1,4 @@
-"""What a checkpoint's manifest says, and whether manifest and payload are as they were written."""
+"""The manifest of a checkpoint, and the check that it and the payload are as they were written."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ class DamagedCheckpoint(GpuSchedulingError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a complete checkpoint consists of."""
+    """The parts of a complete checkpoint."""
 
     attempt: int
     sequence: int
@@ -50,7 +50,7 @@ class Manifest:
 
     @property
     def id(self) -> CheckpointId:
-        """Which checkpoint this is the manifest of."""
+        """The checkpoint that this manifest describes."""
         return CheckpointId(self.attempt, self.sequence)
 
 

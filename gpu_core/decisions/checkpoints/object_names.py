@@ -1,4 +1,4 @@
-"""How the parts of a run's checkpoints are named, which is newest, and which may be deleted.
+"""The names of the parts of a run's checkpoints, the newest of them, and those to delete.
 
 One folder per flow run. A checkpoint is a payload and a manifest; the manifest is written last
 and makes it complete:
@@ -92,7 +92,7 @@ def payload_names(names: Collection[str], checkpoint: CheckpointId) -> tuple[str
 def deletable(
     names: Collection[str], keep: int, damaged: Collection[CheckpointId] = ()
 ) -> tuple[str, ...]:
-    """Which names may go, in the order in which they have to.
+    """The names that may be deleted, in the order in which they have to be.
 
     The newest `keep` complete checkpoints stay, and so does everything newer than the newest of
     them: another attempt may be writing it. Older checkpoints, what saves that were cut short

@@ -74,7 +74,7 @@ def combined_sha256(digests: Sequence[bytes]) -> str:
 
 
 class Sections:
-    """Where several buffers lie in one payload: their number, their sizes, then each of them."""
+    """The layout of several buffers in a payload: their number, their sizes, then each of them."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.header = struct.pack(f"<{1 + len(sizes)}Q", len(sizes), *sizes)

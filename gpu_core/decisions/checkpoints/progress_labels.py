@@ -136,7 +136,7 @@ def stacks_in(labels: Mapping[str, object], attempt_id: str, now: datetime) -> d
 
 @dataclass(frozen=True, slots=True)
 class _Pod:
-    """What another pod of the gang has just sent."""
+    """The latest report of another pod of the gang."""
 
     reports: tuple[Values, ...]
     stacks: dict[int, str]
@@ -149,7 +149,7 @@ def _pods(found: Values, attempt_id: str, now: datetime) -> list[_Pod]:
 
 
 def _pod(value: object, attempt_id: str, now: datetime) -> _Pod | None:
-    """None: it is late, another attempt's, or cannot be understood."""
+    """The report in a label; None if it is late, of another attempt, or malformed."""
     if not isinstance(value, dict):
         return None
     reported_at = _moment(value.get(REPORTED_AT))
@@ -213,7 +213,7 @@ def _as_of_now(
 
 
 def _moment(value: object) -> datetime | None:
-    """None: it is no moment with a zone."""
+    """The moment in a text; None if it is not a moment with a time zone."""
     try:
         moment = datetime.fromisoformat(str(value))
     except ValueError:

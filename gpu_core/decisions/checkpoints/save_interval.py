@@ -27,7 +27,7 @@ _ROUNDS = 6
 
 @dataclass(frozen=True, slots=True)
 class SaveTime:
-    """What one save took."""
+    """The time that one save took."""
 
     stall_s: float
     """How long the training stood still."""
@@ -37,7 +37,7 @@ class SaveTime:
 
 @dataclass(frozen=True, slots=True)
 class SaveTimes:
-    """What the latest saves took. Empty: nothing was measured yet."""
+    """The times that the latest saves took; empty before the first measurement."""
 
     latest: tuple[SaveTime, ...] = ()
 
@@ -63,7 +63,7 @@ class SaveTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalSettings:
-    """What bounds the interval.
+    """The bounds of the interval.
 
     Raises:
         InvalidInput: A value is out of range.
@@ -94,7 +94,7 @@ class IntervalSettings:
 
 
 class IntervalRule(StrEnum):
-    """Which rule has set the interval."""
+    """The rule that has set the interval."""
 
     DEFAULT = "Default"
     """Nothing was measured, or no hazard is known."""
@@ -110,7 +110,7 @@ class IntervalRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveInterval:
-    """How long to work until the next save, and the numbers that say why."""
+    """The time to work until the next save, and the numbers that explain it."""
 
     interval_s: float
     """From the end of one stall to the beginning of the next."""
@@ -224,7 +224,7 @@ def retry_pause_s(failures: int, interval_s: float) -> float:
 
 
 class NoticeAction(StrEnum):
-    """What a run does about a notice."""
+    """The action that a run takes on a notice."""
 
     SAVE = "Save"
     """Save now, after what is under way."""
@@ -236,7 +236,7 @@ class NoticeAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeAnswer:
-    """What to do about a notice, and the numbers that say why."""
+    """The action to take on a notice, and the numbers that explain it."""
 
     action: NoticeAction
     grace_s: float

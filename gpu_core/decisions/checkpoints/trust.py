@@ -40,7 +40,7 @@ class UntrustedCheckpoint(GpuSchedulingError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointTrust:
-    """Which checkpoints a run restores."""
+    """The checkpoints that a run restores."""
 
     refuses_pickles: bool = False
     requires_signatures: bool = False
@@ -49,11 +49,11 @@ class CheckpointTrust:
 
     @property
     def signing_key(self) -> bytes | None:
-        """What new manifests are signed with; None: they are not."""
+        """The key that signs new manifests; None if they are not signed."""
         return self.keys[0] if self.keys else None
 
     def of_parts(self) -> "CheckpointTrust":
-        """What a rank demands of the other ranks' parts before it signs for the whole."""
+        """The trust that a rank requires of other ranks' parts before it signs for the whole."""
         return replace(self, requires_signatures=self.requires_signatures or bool(self.keys))
 
     def require_readable(self, payload_format: str) -> None:

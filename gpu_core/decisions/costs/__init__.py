@@ -1,1 +1,1 @@
-"""What runs and machines cost, which costs are unusual, and what could be saved."""
+"""Costs of runs and machines, unusual costs, and possible savings."""

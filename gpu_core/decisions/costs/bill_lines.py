@@ -51,7 +51,7 @@ _AWS_TIME = re.compile(r"(box|spot|host|dedicated|heavy)usage", re.IGNORECASE)
 
 
 class LineKind(StrEnum):
-    """What a line of a bill is for."""
+    """The purpose of a line of a bill."""
 
     INSTANCE_TIME = "instance time"
     DATA_TRANSFER = "data transfer"
@@ -64,7 +64,7 @@ class LineKind(StrEnum):
 
 
 class Problem(StrEnum):
-    """Why a line is in no sum."""
+    """The reason why a line is in no sum."""
 
     DUPLICATE = "is the same line again"
     CURRENCY = "is in another currency"

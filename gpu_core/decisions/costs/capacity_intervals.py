@@ -83,7 +83,7 @@ class CapacityInterval:
 
 @dataclass(frozen=True, slots=True)
 class CapacityChanges:
-    """What to write down: first the ends, then the beginnings."""
+    """The changes to record: first the ends, then the beginnings."""
 
     ended: tuple[CapacityInterval, ...] = ()
     begun: tuple[CapacityInterval, ...] = ()

@@ -29,7 +29,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Resource(StrEnum):
-    """What a charge is for."""
+    """The resource that a charge is for."""
 
     GPU = "GPU"
     CPU = "CPU"
@@ -50,7 +50,7 @@ class CommittedTime:
 
     @property
     def exact_micro_usd(self) -> Fraction:
-        """What its time costs, used or not."""
+        """The cost of its time, used or not."""
         held_us = (self.period.end - self.period.start) // _MICROSECOND
         return Fraction(held_us * self.unit_micro_usd, US_PER_HOUR)
 
@@ -79,7 +79,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unused:
-    """What is left of a reserved machine's time."""
+    """The unused time of a reserved machine."""
 
     commitment: CommittedTime
     exact_micro_usd: Exact

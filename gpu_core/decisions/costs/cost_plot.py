@@ -19,7 +19,7 @@ _BAR, _LAST_BAR = "#4f83cc", "#d9822b"
 
 @dataclass(frozen=True, slots=True)
 class DayCost:
-    """What a day cost.
+    """The cost of one day.
 
     Attributes:
         day: A UTC day.

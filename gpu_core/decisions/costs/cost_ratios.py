@@ -1,4 +1,4 @@
-"""What a step or a sample costs, and what an improvement over a baseline costs."""
+"""The cost of a step or a sample, and of an improvement over a baseline."""
 
 from collections.abc import Mapping
 

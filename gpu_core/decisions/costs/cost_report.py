@@ -1,4 +1,4 @@
-"""What a day, a week or a month cost, by up to three keys; rows add up to the total."""
+"""The cost of a day, a week or a month, by up to three keys; rows add up to the total."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,12 +63,12 @@ class CostSlice:
 
     @property
     def held_us(self) -> int:
-        """How long it was held, in microseconds."""
+        """The time that it was held, in microseconds."""
         return sum(self.uses_us)
 
 
 class BillSum(NamedTuple):
-    """What providers' bills say of a group of runs."""
+    """The amounts of providers' bills for a group of runs."""
 
     charged_micro_usd: int
     """The part of its cost that is on bills."""
@@ -78,7 +78,7 @@ class BillSum(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRow:
-    """What one group cost. The rows of a report add up to its total, to the micro-dollar."""
+    """The cost of one group. The rows of a report add up to its total, to the micro-dollar."""
 
     keys: Keys
     runs: int
@@ -102,7 +102,7 @@ class CostRow:
 
     @property
     def usage(self) -> Usage:
-        """What it used and cost."""
+        """The usage and cost of it."""
         return self.scale.usage(self._held())
 
     def gpu_hours(self, use: TimeUse) -> float:
@@ -132,7 +132,7 @@ class CostRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReport:
-    """What was used and what it cost in a window."""
+    """The usage of a window and its cost."""
 
     window: Window
     keys: tuple[str, ...]
@@ -156,7 +156,7 @@ class CostReport:
 
 
 def together(rows: Sequence[CostRow]) -> CostRow:
-    """What several rows of a report cost together."""
+    """The cost of several rows of a report together."""
     bills = [row.bill for row in rows if row.bill is not None]
     return CostRow(
         keys=(),

@@ -112,7 +112,7 @@ def parse_focus_version(text: str) -> FocusVersion:
 
 
 class KeptRows(Protocol):
-    """Where rows wait until the amounts of all are known, in their order."""
+    """A store of rows, in their order, until the amounts of all are known."""
 
     def append(self, row: FocusRow, /) -> None:
         """Keep one more."""

@@ -1,4 +1,4 @@
-"""What machines cost, how much of that runs paid, and what was idle: the three always add up.
+"""The cost of machines, the part that runs paid, and the idle part: the three always add up.
 
 Idle is what a machine costs beyond what the runs on it paid (OpenCost specification v0.1: asset
 cost less workload cost). It is exact: attributed and idle make the machine's cost to the last
@@ -90,22 +90,22 @@ class CapacityCost:
 
     @property
     def capacity(self) -> Usage:
-        """What all machines cost."""
+        """The cost of all machines."""
         return sum_usage(machine.capacity for machine in self.machines)
 
     @property
     def attributed(self) -> Usage:
-        """What runs paid of it."""
+        """The part of it that runs paid."""
         return sum_usage(machine.attributed for machine in self.machines)
 
     @property
     def idle(self) -> Usage:
-        """What no run paid."""
+        """The part of it that no run paid."""
         return sum_usage(machine.idle for machine in self.machines)
 
     @property
     def faults(self) -> Usage:
-        """What of that was paid for GPUs that are not well."""
+        """The part of the idle cost that was paid for faulty GPUs."""
         return sum_usage(machine.faults for machine in self.machines)
 
     @property

@@ -1,4 +1,4 @@
-"""Where MLflow is and who we are there, with the secrets apart from the address."""
+"""The address of MLflow and the credentials for it, which are kept apart from the address."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -59,7 +59,7 @@ class MlflowAccess:
 
     @property
     def client_uri(self) -> str:
-        """What MLflow's client is given: a database's address needs the password in it."""
+        """The address for MLflow's client: a database's address needs the password in it."""
         if not _is_database(self.tracking_uri) or self.username is None:
             return self.tracking_uri
         return with_credentials(self.tracking_uri, self.username, self.password)

@@ -21,7 +21,7 @@ _MOST_QUALITY = 4
 
 
 class MlflowPages(NamedTuple):
-    """Where people open a run in MLflow, and the runs of its experiment."""
+    """The addresses of a run in MLflow, and of the runs of its experiment."""
 
     run: str
     view: str

@@ -1,4 +1,4 @@
-"""What a month cost, when it is over, as people read it."""
+"""The report of a finished month's cost, for people."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

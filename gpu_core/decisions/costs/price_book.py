@@ -65,7 +65,7 @@ class _Listed(NamedTuple):
 
 
 class MachinePrice(NamedTuple):
-    """What an hour of a whole machine costs, and where that was read."""
+    """The price of an hour of a whole machine, and its source."""
 
     micro_usd_per_hour: int
     source: str

@@ -29,7 +29,7 @@ _US_PER_HOUR = _HOUR // _MICROSECOND
 
 
 class Step(StrEnum):
-    """Why the bill differs from the ledger. In the order of a table."""
+    """The reasons why the bill differs from the ledger, in the order of a table."""
 
     PRICE = "price changes"
     """An hour of a machine of ours costs something else than the ledger says."""

@@ -1,4 +1,4 @@
-"""How long the runs of each deployment take, and how late they start: p50 to p99 with a plot."""
+"""The durations and delays of each deployment's runs: p50 to p99 with a plot."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Sequence

@@ -9,7 +9,7 @@ TAKEN_OVER_AFTER = timedelta(days=1)
 
 
 class CostChange(StrEnum):
-    """Why the cost in MLflow is written."""
+    """The reason why the cost in MLflow is written."""
 
     ENDED = "ended"
     """An attempt ended, or the run."""

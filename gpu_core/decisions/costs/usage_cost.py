@@ -63,7 +63,7 @@ class Setback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCost:
-    """What one run cost, in all or in one window."""
+    """The cost of one run, in all or in one window."""
 
     run: RunRecord
     attempts: tuple[Attempt, ...]
@@ -121,7 +121,7 @@ class RunCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCost:
-    """What several runs cost together."""
+    """The cost of several runs together."""
 
     runs: int = 0
     usage: Usage = NO_USAGE

@@ -1,1 +1,1 @@
-"""What we write to Kubernetes and what we read from it, as plain data: no client, no cluster."""
+"""Objects that are written to Kubernetes and read from it, as plain data: no client, no cluster."""

@@ -1,1 +1,1 @@
-"""What all rooms speak of: workloads, nodes, attempts, reasons, units and errors."""
+"""The types that all rooms share: workloads, nodes, attempts, reasons, units and errors."""

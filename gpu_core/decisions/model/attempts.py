@@ -1,4 +1,4 @@
-"""What the usage ledger records: runs, their attempts, and why each attempt ended."""
+"""The records of the usage ledger: runs, their attempts, and the reason for each attempt's end."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -99,7 +99,7 @@ _TRAITS: Mapping[EndReason, _Traits] = {
 
 
 class Provenance(StrEnum):
-    """Where a record comes from, so that made-up data can never pass for measured data."""
+    """The origin of a record, so that generated data can never pass for measured data."""
 
     MEASURED = "measured"
     GENERATED = "generated"
@@ -238,7 +238,7 @@ class Attempt:
 
     @property
     def excused_at(self) -> datetime | None:
-        """When it was judged that an outage of the platform ended it; None: it was not."""
+        """The moment its end was attributed to an outage of the platform; None if it was not."""
         at = (self.settlement or {}).get("excused_at")
         return datetime.fromisoformat(at) if isinstance(at, str) else None
 
@@ -310,7 +310,7 @@ class Attempt:
 
     @property
     def held(self) -> tuple[NodeShare, ...]:
-        """What it holds on each of its nodes."""
+        """The resources that it holds on each of its nodes."""
         if self.shares is not None:
             return self.shares
         return (NodeShare(node=self.node, gpu_ids=self.gpu_ids),) if self.gpu_ids else ()

@@ -81,7 +81,7 @@ class Node:
 
     @property
     def flavor(self) -> Flavor:
-        """Which kind of GPU it has."""
+        """The flavor of its GPUs."""
         return Flavor(self.gpu_type, self.capacity_type)
 
 
@@ -109,7 +109,7 @@ class NodeShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Which GPUs a workload gets. Without shares: it needs none."""
+    """The GPUs that a workload gets. A placement without shares is for one that needs none."""
 
     gpu_type: str | None
     capacity_type: str
@@ -122,7 +122,7 @@ class Placement:
 
     @property
     def flavor(self) -> Flavor | None:
-        """Which kind of GPU it is; None: it needs none."""
+        """The flavor of its GPUs; None if it needs no GPU."""
         return None if self.gpu_type is None else Flavor(self.gpu_type, self.capacity_type)
 
 

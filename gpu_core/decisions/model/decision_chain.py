@@ -26,7 +26,7 @@ None: there is no file. Records of versions that wrote only the digest lack it."
 
 
 class DecisionKind(StrEnum):
-    """What was decided. Stable: people search for these."""
+    """The kind of a decision. Stable: people search for these."""
 
     ADMITTED = "Admitted"
     """An attempt got its GPUs."""
@@ -112,7 +112,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainCheck:
-    """What the check of one writer's chain found."""
+    """The result of the check of one writer's chain."""
 
     writer: str
     records: int

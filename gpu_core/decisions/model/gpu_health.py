@@ -1,4 +1,4 @@
-"""How a GPU is, and which GPUs no run may use until a person or a passed preflight frees them."""
+"""GPU health, and which GPUs no run may use until a person or a passed preflight frees them."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from gpu_core.decisions.model.units import require_aware
 
 
 class HealthVerdict(StrEnum):
-    """How a GPU is, the worst last. A stable contract: metrics and alerts match on it."""
+    """The health of a GPU, the worst last. A stable contract: metrics and alerts match on it."""
 
     HEALTHY = "healthy"
     DEGRADED = "degraded"

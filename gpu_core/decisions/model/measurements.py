@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLoad:
-    """How loaded the GPUs of one node are."""
+    """The load of the GPUs of one node."""
 
     load_ratio: float
     """The mean over its GPUs of the larger of utilisation and used memory, 0 to 1."""

@@ -172,7 +172,7 @@ def _further(
     error: ValidationError,
     contradictions: Callable[[ModelT, Collection[str]], Sequence[InvalidInput]],
 ) -> Sequence[InvalidInput]:
-    """What is wrong with the sections that have no mistake of the first kind.
+    """The mistakes in the sections that have none of the first kind.
 
     All mistakes are listed at once, so that one correction is enough.
     """
@@ -397,7 +397,7 @@ def _bounds(model: type[BaseModel], location: Sequence[Any]) -> str | None:
 
 
 def _unit(model: type[BaseModel], location: Sequence[Any]) -> str:
-    """What the bounds of a field count: a person writes `1m` where they are in seconds."""
+    """The unit of a field's bounds: a person writes `1m` where they are in seconds."""
     section = _model_at(model, location[:-1]) if location else None
     if not (isinstance(section, type) and issubclass(section, BaseModel)):
         return ""
@@ -406,7 +406,7 @@ def _unit(model: type[BaseModel], location: Sequence[Any]) -> str:
 
 
 def _form_of_mapping(annotation: Any) -> str:
-    """What a mapping has: the keys of a section, or names of a person's own with values."""
+    """The contents of a mapping: the keys of a section, or user-defined names with values."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return f"the keys {listed(known_names(annotation))}"
     value: Any = get_args(annotation)[-1]
@@ -419,7 +419,7 @@ def _form_of_mapping(annotation: Any) -> str:
 
 
 def _example_of(model: type[BaseModel], location: Sequence[Any]) -> object:
-    """What the field's declaration shows as an example of this value; None: it shows none."""
+    """The example of this value in the field's declaration; None if it shows none."""
     for end in range(len(location), 0, -1):
         info = _field_at(model, location[:end])
         if info is None:

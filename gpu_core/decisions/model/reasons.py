@@ -1,4 +1,4 @@
-"""Why a run waits, in words that are the same everywhere: reason codes and explanations."""
+"""Reason codes and explanations for waiting runs, in words that are the same everywhere."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -71,7 +71,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a pending workload waits, and what would let it start."""
+    """The reason why a pending workload waits, and what would let it start."""
 
     workload_id: str
     reason: Reason

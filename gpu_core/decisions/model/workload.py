@@ -26,7 +26,7 @@ class Hold:
 
 
 class RunTimeSource(StrEnum):
-    """Where a run time comes from; the first that is known counts."""
+    """The source of a run time; the first that is known counts."""
 
     STATED = "stated"
     """The run's owner said so."""
@@ -38,7 +38,7 @@ class RunTimeSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTime:
-    """How long one uninterrupted run is thought to take."""
+    """The expected duration of one uninterrupted run."""
 
     median_s: float
     upper_s: float

@@ -1,1 +1,1 @@
-"""Which offering to take for a job: every one that could run it, with its time and cost."""
+"""The choice of an offering for a job: every one that could run it, with its time and cost."""

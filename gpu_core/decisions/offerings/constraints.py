@@ -1,4 +1,4 @@
-"""What a run must keep to: by when, for how much, and where."""
+"""The constraints of a run: its deadline, its budget and its place."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ from gpu_core.decisions.requests.requirements.reading.stated_limits import Limit
 
 
 class Goal(StrEnum):
-    """What comes first among the offerings that are good enough."""
+    """The criterion that ranks the offerings that meet the constraints."""
 
     COST = "cost"
     TIME = "time"
@@ -25,7 +25,7 @@ _MOST_GIB = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where data lies."""
+    """The place where data is."""
 
     provider: str
     region: str
@@ -33,7 +33,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraints:
-    """What the user asks for. None: no constraint."""
+    """The constraints that the user states. None means no constraint."""
 
     goal: Goal = Goal.COST
     deadline_at: datetime | None = None

@@ -1,4 +1,4 @@
-"""How a job runs on an instance type, in any place and at any price."""
+"""The estimate of a job on an instance type, in any place and at any price."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoRun:
-    """Why the job cannot run there."""
+    """The reason why the job cannot run there."""
 
     reason: Reason
     summary: str

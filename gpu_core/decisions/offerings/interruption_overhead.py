@@ -1,4 +1,4 @@
-"""What interruptions cost: time for checkpoints, work that is done again, and restarts.
+"""The cost of interruptions: time for checkpoints, work that is done again, and restarts.
 
 Sources: the interval is Daly's higher-order one (Daly 2006, equation 37); the expected time is
 exact for interruptions at a constant rate (the same, equation 13).

@@ -25,7 +25,7 @@ Records = Iterable[tuple[RunRecord, Sequence[Attempt]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What a deployment's runs reached, and where."""
+    """The throughput that a deployment's runs reached, and the hardware that they ran on."""
 
     deployment: str
     runs: int
@@ -83,7 +83,7 @@ def shown_by(records: Records, deployment: str, amount_each: float) -> History:
 
 
 def _hardware(attempts: Sequence[Attempt]) -> tuple[str, int] | None:
-    """What a run ran on; None: it says nothing, or did not complete."""
+    """The hardware that a run ran on; None if it is not recorded, or the run did not complete."""
     last = attempts[-1]
     kinds = {(attempt.gpu_type, attempt.gpu_count) for attempt in attempts}
     if last.end_reason is not EndReason.COMPLETED or len(kinds) > 1:

@@ -13,7 +13,7 @@ from gpu_core.decisions.requests.requirements.fit import Fit
 
 
 class Reason(StrEnum):
-    """Why an offering is refused. Public: add, never rename."""
+    """The reason why an offering is refused. Public: add, never rename."""
 
     NOT_OFFERED = "NotOffered"
     NO_SPOT_CAPACITY = "NoSpotCapacity"
@@ -43,7 +43,7 @@ class Refusal:
 
 
 class Certainty(StrEnum):
-    """How sure it is that the deadline and the budget hold."""
+    """The certainty that the deadline and the budget hold."""
 
     SAFE = "safe"
     """Even at the slow end of the estimate; on spot, with time left to do all of it on demand."""
@@ -54,7 +54,7 @@ class Certainty(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a run costs, in micro-USD."""
+    """The cost of a run, in micro-USD."""
 
     compute_low: int
     compute: int
@@ -66,7 +66,7 @@ class Cost:
 
     @property
     def total(self) -> int:
-        """What is likely."""
+        """The likely total."""
         return self.compute + self._other_costs
 
     @property
@@ -145,7 +145,7 @@ class Option:
 
     @property
     def size(self) -> str:
-        """How much of it is taken, in words."""
+        """The size of the option, in words."""
         nodes = "" if self.nodes == 1 else f"{self.nodes} nodes with "
         return f"{nodes}{self.gpus} GPU{'s' if self.gpus > 1 else ''}"
 

@@ -52,7 +52,7 @@ class PoolOffer(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """What a run may use."""
+    """The GPU types that a run may use."""
 
     gpu_types: tuple[str, ...]
     """Best first; empty: none holds it."""

@@ -35,7 +35,7 @@ class RankedOffering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What can be done."""
+    """The offerings to choose from, and those that are refused."""
 
     candidates: tuple[RankedOffering, ...]
     """Best first: the safe ones before the likely ones, then by the goal."""

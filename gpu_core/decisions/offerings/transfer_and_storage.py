@@ -1,4 +1,4 @@
-"""What a run costs apart from its machines: moving data to them, and keeping it there."""
+"""The cost of a run apart from its machines: moving data to them, and storing it there."""
 
 from gpu_core.decisions.catalog.offerings import Catalog, OfferingKey
 from gpu_core.decisions.offerings.constraints import Constraints

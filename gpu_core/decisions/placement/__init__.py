@@ -1,1 +1,1 @@
-"""Where workloads go: which nodes and GPUs, among those that suit them and are free."""
+"""The placement of workloads on nodes and GPUs, among those that suit them and are free."""

@@ -1,4 +1,4 @@
-"""Which few workloads have to move so that another one fits."""
+"""The choice of the few workloads that have to move so that another one fits."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

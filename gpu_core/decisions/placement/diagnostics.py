@@ -1,4 +1,4 @@
-"""Why a shape does not fit: never in this cluster, or not now."""
+"""The reasons why a shape does not fit: never in this cluster, or not now."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""How several workloads share a GPU: by time-slicing, MPS or MIG.
+"""The sharing of a GPU by several workloads: time-slicing, MPS or MIG.
 
 A part is an integer, and so is the used amount of a GPU: the sum of its parts, 0 when it is unused.
 The sum may exceed the GPU where uses overlap: then nothing else fits. For MIG the integer holds a
@@ -106,7 +106,7 @@ class TimeSharing:
         return max(0, self._most - in_use)
 
     def profiles_left(self, in_use: int) -> frozenset[str]:  # noqa: ARG002
-        """None: the GPU is not partitioned."""
+        """No MIG profile, as the GPU is not partitioned."""
         return frozenset()
 
 

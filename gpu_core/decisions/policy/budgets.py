@@ -64,7 +64,7 @@ def _zone(value: object, field: str) -> str:
 
 
 class BudgetPolicy(Section):
-    """What a pool, team, user, project or deployment may use in each period."""
+    """The budget of a pool, team, user, project or deployment for each period."""
 
     name: Name
     """Its name in messages."""

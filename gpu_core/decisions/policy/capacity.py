@@ -10,7 +10,7 @@ StrategyName = Literal["patience", "uniform-progress", "plain-uniform-progress",
 
 
 class BackoffPolicy(Section):
-    """How long a place that failed is avoided."""
+    """The time for which a place that failed is avoided."""
 
     first_backoff_s: PositiveDuration = Field(default=600, alias="first_backoff")
     """The time after the first failure; it doubles after each further one in a row."""
@@ -24,7 +24,7 @@ class BackoffPolicy(Section):
 
 
 class ZonePolicy(BackoffPolicy):
-    """Which zone a run on spot prefers."""
+    """The zones that a run on spot prefers."""
 
     window_s: PositiveDuration = Field(default=24 * 3600, alias="window")
     """The time for which spot of a zone counts."""
@@ -33,7 +33,7 @@ class ZonePolicy(BackoffPolicy):
 
 
 class CapacityPolicy(Section):
-    """How runs with `capacity_type: auto` use spot and on-demand."""
+    """The use of spot and on-demand by runs with `capacity_type: auto`."""
 
     strategy: StrategyName = "patience"
     """How a run with a deadline chooses while both spot and on-demand meet it."""

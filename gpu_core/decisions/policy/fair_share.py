@@ -11,7 +11,7 @@ from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 
 
 class FairSharePolicy(Section):
-    """How past usage affects the order, with the ordering key `fair-share`."""
+    """The effect of past usage on the order, with the ordering key `fair-share`."""
 
     half_life_s: PositiveDuration = Field(default=24 * SECONDS_PER_HOUR, alias="half_life")
     """The time after which usage counts half."""

@@ -127,7 +127,7 @@ class SecretReference(Section):
 
 
 class GangNetwork(Section):
-    """How the nodes of a gang find each other."""
+    """The network by which the nodes of a gang find each other."""
 
     master_port: Annotated[int, Field(ge=1024, le=65535)] = 29500
     """The port on which rank 0 listens; the default is torchrun's."""
@@ -294,7 +294,7 @@ class KubernetesPolicy(Section):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the cluster can do."""
+        """The capabilities of the cluster."""
         return capabilities_of(self.version)
 
 

@@ -12,7 +12,7 @@ MemoryAction = Literal["off", "shrink", "larger-gpu"]
 
 
 class MemoryPolicy(Section):
-    """What follows when a run ends because its GPU or its container has no memory left.
+    """The action after a run ended because its GPU or its container had no memory left.
 
     Such an attempt counts towards `max_failures` in any case.
     """

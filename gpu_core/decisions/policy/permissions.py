@@ -49,12 +49,12 @@ class Referred(StrEnum):
 
     @property
     def noun(self) -> str:
-        """What people call it."""
+        """The usual name of it."""
         return _NOUNS[self]
 
 
 class Permission(Section):
-    """What a run may ask for. None: anything."""
+    """The permission of a run: what it may ask for. None: anything."""
 
     queues: Sequence[Name] | None = None
     """The queues whose priority it may have, by its work queue or by `gpu_priority`."""
@@ -100,7 +100,7 @@ class Permission(Section):
 
 
 class PermissionPolicy(Section):
-    """What runs may ask for. Without this section any run may ask for anything."""
+    """The permissions of runs. Without this section any run may ask for anything."""
 
     default: Permission = Permission()
     """For runs of a team that is not listed, and of no team."""

@@ -1,4 +1,4 @@
-"""How a place is chosen among several."""
+"""The choice of a place among several."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -9,7 +9,7 @@ from gpu_core.decisions.model.section import PositiveDuration, Section
 
 
 class Strategy(StrEnum):
-    """Which node comes first among those where a workload fits. Equals go by name."""
+    """The order of the nodes where a workload fits. Equals go by name."""
 
     BEST_FIT = "best-fit"
     """The one with the fewest free GPUs left over, so that whole nodes stay whole."""
@@ -42,7 +42,7 @@ class ConsolidationPolicy(Section):
 
 
 class PlacementPolicy(Section):
-    """Which of the nodes that fit a run gets."""
+    """The choice among the nodes that fit a run."""
 
     strategy: Strategy = Field(default=Strategy.BEST_FIT, strict=False)
     """`best-fit`: the fewest free GPUs left over. `least-loaded`: the smallest fraction in use.

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Judgement(StrEnum):
-    """Who may set a field that the pool's template leaves to runs."""
+    """The rule for who may set a field that the pool's template leaves to runs."""
 
     FREE = "any run"
     LISTED = "`pod_fields`"

@@ -57,7 +57,7 @@ class VirtualGpus(Section):
 
 
 class CheckpointPolicy(Section):
-    """How often runs save, and how many checkpoints are kept."""
+    """The interval between saves, and the number of checkpoints that are kept."""
 
     interval_s: PositiveDuration = Field(default=600, alias="interval")
     """The time between two saves, where the run states no interval and none is computed."""
@@ -196,7 +196,7 @@ def _listed_teams(quotas: QuotaPolicy | None) -> Collection[str] | None:
 
 
 def _contradictions(policy: Policy, damaged: Collection[str]) -> list[InvalidInput]:
-    """What contradicts what; nothing about the damaged sections, which stand at their defaults."""
+    """The contradictions of a policy, without those of damaged sections, which have defaults."""
     errors = [] if policy.quotas is None else quota_contradictions(policy.quotas)
     queues = None if "priorities" in damaged else {*policy.priorities, PREFECT_DEFAULT_QUEUE}
     errors += budget_contradictions(policy.budgets, queues, _listed_teams(policy.quotas))

@@ -10,7 +10,7 @@ from gpu_core.decisions.policy.ordering import OrderingPolicy, OrderKey
 
 
 class TakesFrom(StrEnum):
-    """Whose GPUs may be taken."""
+    """The GPUs that may be taken."""
 
     LOWER_PRIORITY = "lower-priority"
     """Of runs of lower priority, those first that lose the least work."""

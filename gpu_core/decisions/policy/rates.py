@@ -8,7 +8,7 @@ from gpu_core.decisions.model.section import Name, PriceMicroUsd, Section
 
 
 class CapacityRates(Section):
-    """What an hour costs on one capacity type, in USD."""
+    """The prices of an hour on one capacity type, in USD."""
 
     gpu: Mapping[Name, PriceMicroUsd] = Field(default={})
     """Of a whole GPU, by GPU type; a part of a GPU costs that part."""

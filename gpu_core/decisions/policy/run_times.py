@@ -11,7 +11,7 @@ UPPER_QUANTILE = 0.8
 
 
 class RunTimePolicy(Section):
-    """How run times are estimated."""
+    """The estimate of run times."""
 
     quantile: Annotated[float, Field(gt=0.5, lt=1)] = UPPER_QUANTILE
     """The probability that a run stays under its upper run time."""

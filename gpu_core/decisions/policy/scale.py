@@ -24,7 +24,7 @@ class Offer(Section):
 
     @property
     def flavor(self) -> Flavor:
-        """Which kind of GPU it has."""
+        """The flavor of its GPUs."""
         return Flavor(self.gpu_type, self.capacity_type)
 
 

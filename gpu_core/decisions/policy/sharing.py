@@ -1,4 +1,4 @@
-"""How the device plugins of a cluster offer GPUs: by which names, whole or in which parts.
+"""The offers of a cluster's device plugins: the names of GPUs, whole or in parts.
 
 The names and numbers of the policy hold for all nodes, but for those of a pool that has its own.
 """
@@ -20,7 +20,7 @@ MIG_PREFIX = "nvidia.com/mig-"
 
 
 class NodePoolSharing(Section):
-    """How some nodes offer their GPUs, where they differ from the others."""
+    """The GPUs that some nodes offer, where they differ from the others."""
 
     match_labels: Annotated[Mapping[Name, str], Field(min_length=1)]
     """The labels of the nodes; the first entry whose labels a node has applies."""

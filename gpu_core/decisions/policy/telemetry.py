@@ -29,7 +29,7 @@ def _prometheus_url(value: object, field: str) -> str:
 
 
 class TelemetryPolicy(Section):
-    """Where measurements of GPUs come from."""
+    """The source of measurements of GPUs."""
 
     prometheus_url: Annotated[str, parsed_by(_prometheus_url)] | None = None
     """The Prometheus that knows the GPUs of pods, of our node exporter or of dcgm-exporter, such as

@@ -52,7 +52,7 @@ class BudgetCheck:
 
     @property
     def total(self) -> int:
-        """What it comes to with the run, as far as that is known."""
+        """The total with the run, as far as that is known."""
         return self.spent + self.committed + (self.expected or 0)
 
     @property

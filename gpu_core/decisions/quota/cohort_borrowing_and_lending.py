@@ -37,7 +37,7 @@ class QuotaNode:
 
     @property
     def most_milli(self) -> int | None:
-        """What it may use at most, its own quota and what it borrows; None: no limit."""
+        """The most that it may use, its own quota and what it borrows; None means no limit."""
         if self.borrowing_limit_milli is None:
             return None
         return self.quota_milli + self.borrowing_limit_milli

@@ -1,4 +1,4 @@
-"""What each has used, kept up to date from the starts and ends of attempts."""
+"""The usage for shares and budgets, kept up to date from the starts and ends of attempts."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta

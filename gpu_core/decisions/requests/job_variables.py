@@ -1,4 +1,4 @@
-"""What one run asks for: the job variables of a GPU pool, checked."""
+"""The job variables of a GPU pool, checked: the request of one run."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping

@@ -188,7 +188,7 @@ class _LargerTypes:
     def _highest_price(
         self, types: Sequence[str], kinds: Sequence[str] | None = None
     ) -> int | None:
-        """None: no price of these is known."""
+        """The highest price of these; None if no price is known."""
         used = self._kinds(types) if kinds is None else kinds
         prices = [self.policy.price_micro_usd_per_gpu_hour(t, k) for t in types for k in used]
         return max((price for price in prices if price is not None), default=None)

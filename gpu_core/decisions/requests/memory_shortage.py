@@ -7,7 +7,7 @@ from gpu_core.decisions.model.attempts import Attempt, EndReason
 
 
 class MemoryShortage(StrEnum):
-    """Which memory was used up. A stable contract."""
+    """The memory that was used up. A stable contract."""
 
     GPU = "gpu"
     HOST = "host"

@@ -1,4 +1,4 @@
-"""Which variables of the worker's environment reach the runs that it starts on its machine.
+"""The variables of the worker's environment that reach the runs that it starts on its machine.
 
 The worker's environment holds what the worker needs, passwords of databases among it. What is not
 in the list below stays with the worker.

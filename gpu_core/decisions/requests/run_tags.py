@@ -1,4 +1,4 @@
-"""What the tags of a flow run mean to the scheduler: people set them in Prefect's UI or CLI."""
+"""The meaning of a flow run's tags for the scheduler: people set them in Prefect's UI or CLI."""
 
 from collections.abc import Collection
 

@@ -18,7 +18,7 @@ from gpu_core.decisions.requests.variable_values import AUTO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimits:
-    """What bounds a run: its own constraints, else the policy's. None: no bound."""
+    """The bounds of a run: its own constraints, else the policy's. None means no bound."""
 
     max_duration_s: int | None
     max_failures: int

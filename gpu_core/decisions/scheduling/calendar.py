@@ -1,4 +1,4 @@
-"""Which GPUs are closed, and how many nodes are wanted, by the clock.
+"""The GPUs that are closed, and the number of nodes that are wanted, by the clock.
 
 Maintenance and advance reservations close capacity for a time; weekday mornings may need more.
 Weekly times are wall-clock times in a zone. Where clocks change, a time that comes twice

@@ -1,4 +1,4 @@
-"""Which nodes the calendar closes, and when."""
+"""The nodes that the calendar closes, and the times."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta

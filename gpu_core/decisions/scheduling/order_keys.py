@@ -1,4 +1,4 @@
-"""What each key of the policy compares.
+"""The measure that each ordering key of the policy compares.
 
 A new key is a member of `OrderKey` and a measure here; one with more than a few lines gets its own
 file.

@@ -10,7 +10,7 @@ from gpu_core.decisions.model.reasons import Explanation
 
 
 class Trigger(StrEnum):
-    """Why nodes should be added."""
+    """The reason for which nodes should be added."""
 
     WAITING = "waiting"
     UTILISATION = "utilisation"

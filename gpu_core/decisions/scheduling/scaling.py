@@ -1,4 +1,4 @@
-"""Which nodes should be added or removed after a plan."""
+"""The nodes that should be added or removed after a plan."""
 
 from datetime import datetime
 

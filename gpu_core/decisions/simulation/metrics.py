@@ -1,4 +1,4 @@
-"""What a replay was like: waiting, slowdown, use of the GPUs, fairness, work lost, money."""
+"""The metrics of a replay: waiting, slowdown, use of the GPUs, fairness, work lost, money."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

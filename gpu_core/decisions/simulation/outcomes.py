@@ -27,7 +27,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOutcome:
-    """What became of one job."""
+    """The outcome of one job."""
 
     job: TraceJob
     attempts: tuple[Held, ...]

@@ -15,7 +15,7 @@ class Progress:
 
     @property
     def lost_s(self) -> float:
-        """What has to be done again if it ends now."""
+        """The work that has to be done again if it ends now."""
         return self.done_s - self.saved_s
 
 

@@ -60,7 +60,7 @@ class TraceJob:
 
     @property
     def shape(self) -> Shape:
-        """What it asks of nodes."""
+        """The shape that it requests of nodes."""
         return Shape(
             gpu_count=self.gpu_count,
             nodes=self.nodes,

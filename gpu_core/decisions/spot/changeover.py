@@ -22,7 +22,7 @@ _DEPLOYMENTS_KEPT = 5_000
 
 
 class ChangeoverHistory:
-    """What the latest starts of each deployment lost.
+    """The time that the latest starts of each deployment lost.
 
     The deployments that were seen longest ago are forgotten first.
     """

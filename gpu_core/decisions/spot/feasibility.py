@@ -10,7 +10,7 @@ from gpu_core.decisions.spot.state import Capacity, CapacityState, RemainingWork
 
 
 class FeasibilityVerdict(StrEnum):
-    """What can be said before a run starts. Public: names are added, never changed."""
+    """The verdict before a run starts. Public: names are added, never changed."""
 
     FEASIBLE = "Feasible"
     """On-demand alone finishes in time and within the budget."""
@@ -66,7 +66,7 @@ class Feasibility:
 
 
 class BudgetStage(StrEnum):
-    """How far a run has used up its budget."""
+    """The degree to which a run has used up its budget."""
 
     WITHIN = "within"
     WARNING = "warning"

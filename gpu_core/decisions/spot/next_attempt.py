@@ -111,7 +111,7 @@ class NextAttempts:
         return view.can_ever(workload, SPOT) and view.can_ever(workload, ON_DEMAND)
 
     def _choice(self, workload: Workload, attempts: Sequence[Attempt]) -> _Choice | None:
-        """None: it may go where there is room."""
+        """The choice of capacity; None if the run may use any."""
         decision = self._decision(workload, attempts)
         if decision is not None and decision.rule in (Rule.BUDGET_NEEDS_SPOT, Rule.ON_DEMAND_FULL):
             return _chosen(decision)

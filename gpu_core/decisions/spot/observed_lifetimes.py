@@ -27,7 +27,7 @@ _NONE = Lifetimes()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotPast:
-    """How spot came and went."""
+    """The past of spot: when it came and went."""
 
     up: Lifetimes = _NONE
     away: Lifetimes = _NONE

@@ -9,7 +9,7 @@ from gpu_core.decisions.spot.survival import SpotRecord
 
 
 class Capacity(StrEnum):
-    """What a workload uses."""
+    """The capacity that a workload uses."""
 
     IDLE = "idle"
     """Nothing: it waits."""
@@ -117,7 +117,7 @@ class CapacityState(NamedTuple):
 
     @property
     def slack_s(self) -> float | None:
-        """What can be lost before the deadline is; None: there is no deadline."""
+        """The time that can be lost without missing the deadline; None if there is no deadline."""
         return None if self.time_left_s is None else self.time_left_s - self.remaining_work_s
 
     @property

@@ -39,7 +39,7 @@ HIGHEST_SLACK_PRICE = 5.0
 
 
 class Advice(NamedTuple):
-    """What a strategy says."""
+    """The advice of a strategy."""
 
     capacity: Capacity
     rule: Rule

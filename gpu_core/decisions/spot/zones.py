@@ -38,7 +38,7 @@ class Stay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneScore:
-    """What is known of one zone."""
+    """The score of one zone."""
 
     zone: str
     useful_s: float
@@ -51,7 +51,7 @@ class ZoneScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneChoice:
-    """Where to try, or when to try again."""
+    """The zone to try, or the moment to try again."""
 
     zone: str | None
     """None: no zone may be tried now."""

@@ -1,1 +1,1 @@
-"""What GPUs do: samples, what they add up to, and whether a GPU is well."""
+"""The activity of GPUs: samples, their summaries, and the health of a GPU."""

@@ -57,7 +57,7 @@ Pod = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedGpu:
-    """What is known of one GPU of a cluster."""
+    """The state of one GPU of a cluster, as far as it is known."""
 
     node: str
     health: GpuHealth
@@ -80,7 +80,7 @@ class ClusterHealth:
 
     @property
     def findings(self) -> dict[tuple[str, str], Finding]:
-        """What was found, by node and UUID."""
+        """The findings, by node and UUID."""
         found = ((gpu_id, gpu) for gpu_id, gpu in self.gpus.items())
         return {
             (gpu.node, gpu_id): gpu.health.finding

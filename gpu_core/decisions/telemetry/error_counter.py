@@ -27,7 +27,7 @@ class ErrorCounter:
         return max(0, self.last - self.first)
 
     def with_reading(self, count: int | None) -> "ErrorCounter":
-        """What is known after one more reading; None: it was not read."""
+        """The counter after one more reading; a count of None means that it was not read."""
         if count is None:
             return self
         agrees = self.last is not None and count >= self.last

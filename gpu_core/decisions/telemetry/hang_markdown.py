@@ -1,4 +1,4 @@
-"""What the page of a run says of its hang."""
+"""The section about a hang on the page of a run."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -58,7 +58,7 @@ _TOP_FRAMES = 6
 
 
 class HangKind(StrEnum):
-    """How a run hangs. A stable contract: metrics and alerts match on it."""
+    """The way in which a run hangs. A stable contract: metrics and alerts match on it."""
 
     SPINNING = "spinning"
     """A kernel or a thread runs and does not end."""
@@ -80,7 +80,7 @@ _HOW = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a rank's GPU and processes do at one moment. None: unknown."""
+    """The load of a rank's GPU and processes at one moment. None means unknown."""
 
     utilization_ratio: float | None = None
     sm_active_ratio: float | None = None
@@ -114,7 +114,7 @@ class WorkLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankState:
-    """What is known of one rank."""
+    """The state of one rank, as far as it is known."""
 
     rank: int
     node: str
@@ -195,12 +195,12 @@ class Steps(Protocol):
 
     @property
     def median_step_s(self) -> float | None:
-        """None: there are too few."""
+        """The median time of a step; None if there are too few steps."""
         ...
 
     @property
     def longest_step_s(self) -> float | None:
-        """None: there are too few."""
+        """The longest time of a step; None if there are too few steps."""
         ...
 
     @property

@@ -49,7 +49,7 @@ _OF_XID: Mapping[XidClass, tuple[HealthVerdict, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """How a GPU is, and why."""
+    """The health of a GPU, and its cause."""
 
     verdict: HealthVerdict
     reason: str

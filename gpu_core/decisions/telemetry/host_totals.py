@@ -33,7 +33,7 @@ class HostTotals:
         return replace(totals, memory_max_bytes=max(memory_bytes, self.memory_max_bytes or 0))
 
     def summary(self) -> HostSummary | None:
-        """What the samples add up to; None: there is none."""
+        """The summary of the samples; None if there is none."""
         if not self.samples:
             return None
         known = self.cores_samples

@@ -22,7 +22,7 @@ _GIB = 1024**3
 
 
 class IdleState(StrEnum):
-    """How a run uses its GPUs. A stable contract: metrics and alerts match on it."""
+    """The way in which a run uses its GPUs. A stable contract: metrics and alerts match on it."""
 
     WORKING = "working"
     STALLED = "stalled"
@@ -56,7 +56,7 @@ class RunUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleFinding:
-    """How a run uses its GPUs."""
+    """The use of a run's GPUs."""
 
     state: IdleState
     is_idle: bool

@@ -242,7 +242,7 @@ MEMORY_REST = (
 
 
 class Reading(NamedTuple):
-    """How to read a metric of a name."""
+    """The way to read a metric of a name."""
 
     exporter: Exporter
     quantity: Quantity | None

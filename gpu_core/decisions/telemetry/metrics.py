@@ -60,7 +60,7 @@ def withheld_micro_usd(
 
 
 class HourlyCost(NamedTuple):
-    """What one attempt costs in an hour, and what it is counted under."""
+    """The cost of one attempt in an hour, and its labels."""
 
     model: str | None
     team: str | None
@@ -70,7 +70,7 @@ class HourlyCost(NamedTuple):
 
 
 class JudgedUse(NamedTuple):
-    """How one attempt uses its GPUs."""
+    """The use of one attempt's GPUs."""
 
     team: str | None
     state: IdleState
@@ -82,7 +82,7 @@ class JudgedUse(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFacts:
-    """What a worker knows of itself when it is scraped."""
+    """The facts that a worker exports about itself when it is scraped."""
 
     pool: str
     waiting: Mapping[Reason, int] = field(default_factory=dict)

@@ -21,7 +21,7 @@ _STALE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class GpuFacts:
-    """What a GPU is."""
+    """The facts about a GPU."""
 
     index: int
     gpu_type: str
@@ -39,7 +39,7 @@ class GpuPod(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """What a node exporter knows when it is scraped."""
+    """The facts that a node exporter exports when it is scraped."""
 
     node: str = ""
     """The node's name in its cluster; empty: it is in none, or its name is unknown."""

@@ -15,7 +15,7 @@ _GIB = 1024**3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computation:
-    """What a small computation on a GPU showed."""
+    """The result of a small computation on a GPU."""
 
     library: str | None = None
     """What computed; None: nothing did."""

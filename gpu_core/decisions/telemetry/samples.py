@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ThrottleReason(StrEnum):
-    """Why the clocks of a GPU are held down. A stable contract: metrics carry it as a label."""
+    """The cause of a GPU's lowered clocks. A stable contract: metrics carry it as a label."""
 
     POWER_CAP = "power-cap"
     """The power limit, by software."""

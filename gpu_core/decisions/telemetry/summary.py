@@ -118,7 +118,7 @@ class GpuTotals:
         return None if gap_s > _LONGEST_GAP_S else gap_s * (sample.power_w + self.power_w) / 2
 
     def summary(self) -> GpuSummary | None:
-        """What the samples add up to; None: there is none."""
+        """The summary of the samples; None if there is none."""
         if not self.samples:
             return None
         known = self.utilization_samples

@@ -1,4 +1,4 @@
-"""What the page of a run says about the use of its GPUs."""
+"""The section about the use of GPUs on the page of a run."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""What GPUs did, in the cells of tables."""
+"""The activity of GPUs, in the cells of tables."""
 
 from gpu_core.decisions.telemetry.summary import JOULES_PER_KWH, GpuUse
 

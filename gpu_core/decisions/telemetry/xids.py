@@ -1,4 +1,4 @@
-"""What the driver's XID errors mean for a GPU: data with its source and version."""
+"""The meaning of the driver's XID errors for a GPU: data with its source and version."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -12,7 +12,7 @@ that NVSentinel resets the GPU for as an application's error (109), a person dec
 
 
 class XidClass(StrEnum):
-    """What an XID error asks for."""
+    """The remedy that an XID error needs."""
 
     APPLICATION = "application"
     """The program on the GPU is wrong: the GPU is well."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """How one check ended."""
+    """The result of one check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -19,7 +19,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found."""
+    """The finding of one check."""
 
     check: str
     """Its stable name, with the group in front: `prefect.pool`."""
@@ -33,7 +33,7 @@ class Finding:
 
     @property
     def group(self) -> str:
-        """What it is about: the name's part in front of the dot."""
+        """The subject of the check: the name's part in front of the dot."""
         return self.check.partition(".")[0]
 
 

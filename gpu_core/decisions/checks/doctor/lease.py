@@ -34,7 +34,7 @@ class SeenLease:
     transitions: int = 0
 
     def age_s(self, now: datetime) -> float | None:
-        """How long ago it was renewed; None: never."""
+        """The time since its last renewal; None if it was never renewed."""
         return None if self.renewed_at is None else (now - self.renewed_at).total_seconds()
 
     def is_held(self, now: datetime) -> bool:

@@ -19,7 +19,7 @@ OUR_TYPES = ("gpu-process", "gpu-kubernetes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """When a worker of the pool was last heard of."""
+    """The moment of the last heartbeat of a worker of the pool."""
 
     name: str
     seen_at: datetime | None

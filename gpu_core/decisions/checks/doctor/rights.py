@@ -16,7 +16,7 @@ _GRANT = "grant it as the Helm chart does (docs/kubernetes.md)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the cluster answered to one question.
+    """The cluster's answer to one question.
 
     Attributes:
         namespace: Where; None: in all, or what is in none.
@@ -33,7 +33,7 @@ class Answer:
 
     @property
     def place(self) -> str:
-        """Where it holds, as a clause."""
+        """The scope in which it holds, as a clause."""
         return "in all namespaces" if self.namespace is None else f"in namespace {self.namespace}"
 
 

@@ -34,7 +34,7 @@ class FileFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReport:
-    """What one file is, and what is wrong with it.
+    """The kind of one file, and its errors.
 
     Attributes:
         file: Its path; `-` is the standard input.
@@ -73,7 +73,7 @@ def of_manifest(
 
 
 def of_error(error: InvalidInput, source: str, *, place: str | None = None) -> list[FileFinding]:
-    """What a reader of files refuses, field by field.
+    """The findings for a file that its reader refuses, field by field.
 
     Args:
         error: One mistake, or several. Their fields begin with the source, and the line if known.
@@ -102,7 +102,7 @@ def _of_one(error: InvalidInput, source: str, place: str | None) -> FileFinding:
 
 
 def without_field(error: InvalidInput) -> str:
-    """What is wrong and what would help, for a place that names the field itself."""
+    """The error and its remedy, for a place that names the field itself."""
     return str(error.at("")).strip()
 
 

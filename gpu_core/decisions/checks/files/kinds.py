@@ -13,7 +13,7 @@ _TEMPLATE_KEYS = frozenset({"variables", "job_configuration"})
 
 
 class FileKind(StrEnum):
-    """What a document is."""
+    """The kind of a document."""
 
     POLICY = "policy"
     PROJECT = "prefect.yaml"

@@ -82,7 +82,7 @@ class StrangersRun(NamedTuple):
     worker: SeenWorker
 
     def text(self, pool: PoolStatus) -> str:
-        """What its owner must know, and do."""
+        """The notice for the pool's owner, with the action to take."""
         return (
             f"Worker {self.worker.name!r} of type {self.worker.worker_type!r} started this run. It "
             "has no GPUs of its own, gives way to no run, and its cost is not accounted. Stop that "
@@ -92,7 +92,7 @@ class StrangersRun(NamedTuple):
 
 
 class Notice(NamedTuple):
-    """What a person must know of a pool, in a sentence and the command that helps."""
+    """A notice about a pool: one sentence, and the command that helps."""
 
     key: str
     """What it is about; the text may change while that stays so."""

@@ -1,1 +1,1 @@
-"""Which costs are unusual, since when, and what made them so."""
+"""Unusual costs, their beginnings and their causes."""

@@ -23,7 +23,7 @@ _FEWEST_OF_LEVEL = 3
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What was to be expected of a point.
+    """The expected value of a point.
 
     Attributes:
         log: The logarithm of the expected value.

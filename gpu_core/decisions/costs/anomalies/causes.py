@@ -15,7 +15,7 @@ MOST_CAUSES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
-    """How far the cause of an excess is followed up."""
+    """The depth to which the cause of an excess is followed up."""
 
     explained_percent: int = EXPLAINED_PERCENT
     """Runs are named until they explain this much of the excess..."""
@@ -57,7 +57,7 @@ def runs_behind(
 
 
 def _excesses(today: Sequence[RunCost], usual: Mapping[str, int]) -> list[Cause]:
-    """What each run of the day cost over its deployment's usual day.
+    """The cost of each run of the day over its deployment's usual day.
 
     A deployment's usual day is used up by its cheapest runs first. So a single dear run stands
     out among ordinary ones, and of a hundred ordinary ones where one is usual, all but one count.

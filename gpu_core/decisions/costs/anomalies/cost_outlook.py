@@ -1,4 +1,4 @@
-"""Where costs are going: a week against the week before, and the month up to its end."""
+"""The trend of costs: a week against the week before, and the month up to its end."""
 
 from calendar import monthrange
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What there is to report about a day's cost: the judgements, and what they compare."""
+"""The report about a day's cost: the judgements, and the values that they compare."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -60,7 +60,7 @@ class DayReport:
 
     @property
     def total(self) -> GroupCost:
-        """What all runs cost together on that day."""
+        """The cost of all runs together on that day."""
         return total(self.costs)
 
 

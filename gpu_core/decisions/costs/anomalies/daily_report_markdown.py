@@ -265,7 +265,7 @@ def _setbacks(costs: Iterable[RunCost]) -> list[str]:
 
 
 def _idle(capacity: CapacityCost | None) -> list[str]:
-    """What machines cost beyond what runs paid for them, by node."""
+    """The cost of machines beyond what runs paid for them, by node."""
     if capacity is None or not capacity.machines:
         return []
     by_node = list(capacity.by_node().items())

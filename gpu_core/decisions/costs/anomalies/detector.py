@@ -35,7 +35,7 @@ _MONTHS_DAYS = 100
 
 
 class AnomalyKind(StrEnum):
-    """How a series is unusual. Stable: alerts match on it."""
+    """The way in which a series is unusual. Stable: alerts match on it."""
 
     SPIKE = "Spike"
     DROP = "Drop"
@@ -47,7 +47,7 @@ class AnomalyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedPoint:
-    """What is to be said about one point of a series."""
+    """The judgement of one point of a series."""
 
     value: int | None
     """What it was; None where that is unknown."""

@@ -1,4 +1,4 @@
-"""What was spent on each day: in total and by team, project, deployment, GPU type and more."""
+"""The cost of each day: in total and by team, project, deployment, GPU type and more."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

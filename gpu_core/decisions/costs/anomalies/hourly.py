@@ -82,7 +82,7 @@ def unusual_hours(
 
 
 def _hours(day: date, cost: RunCost, now: datetime) -> Iterator[tuple[int, Exact]]:
-    """What a run cost in each hour of the day."""
+    """The cost of a run in each hour of the day."""
     window = Window.of_day(day)
     for attempt in cost.attempts:
         start = max(attempt.admitted_at, window.start)

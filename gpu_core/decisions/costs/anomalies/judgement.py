@@ -1,4 +1,4 @@
-"""What a report says about a day's cost, under any rule."""
+"""The judgement of a day's cost, under any rule."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -13,7 +13,7 @@ from gpu_core.decisions.model.attempts import RunRecord
 
 
 class Rule(StrEnum):
-    """What a day is compared with."""
+    """The values that a day is compared with."""
 
     SEASONAL = "seasonal"
     """The same weekdays before it, at the present level, and how far days usually are from that."""
@@ -22,7 +22,7 @@ class Rule(StrEnum):
 
 
 class AnomalyVerdict(StrEnum):
-    """What can be said about a day's cost. Stable: alerts match on it."""
+    """The verdict on a day's cost. Stable: alerts match on it."""
 
     ANOMALY = "Anomaly"
     USUAL = "Usual"

@@ -16,7 +16,7 @@ _DAYS: Mapping[Period, int] = {"day": 1, "week": 7, "month": 30}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What a new part of the cost may cost in a day."""
+    """The allowance of a new part of the cost for one day."""
 
     micro_usd: int
     reference_micro_usd: int

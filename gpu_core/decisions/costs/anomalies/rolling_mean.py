@@ -30,7 +30,7 @@ from gpu_core.decisions.model.units import format_usd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """When a day is unusual, and how far its cause is followed up."""
+    """The thresholds of an unusual day, and the depth to which its cause is followed up."""
 
     over_mean_percent: int = 20
     """More than this over the mean of the days before is unusual."""
@@ -49,7 +49,7 @@ class Thresholds:
 
     @property
     def following(self) -> Following:
-        """How far the cause is followed up."""
+        """The depth to which the cause is followed up."""
         return Following(explained_percent=self.explained_percent, most_causes=self.most_causes)
 
 

@@ -87,7 +87,7 @@ class _Judge:
         return self._judge(TOTAL, self._history.costs(TOTAL))
 
     def part(self, scope: Scope) -> Judgement | None:
-        """None: it neither cost anything recently nor now."""
+        """The judgement of one part; None if it had no cost recently and has none now."""
         costs = self._history.costs(scope)
         return self._judge(scope, costs) if any(costs[-DAILY.level_memory :]) else None
 

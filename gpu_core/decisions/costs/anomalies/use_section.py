@@ -1,4 +1,4 @@
-"""How GPUs were used on a day: what they cost while nothing ran on them, by team and by run."""
+"""The use of GPUs on a day: their cost while nothing ran on them, by team and by run."""
 
 from collections.abc import Sequence
 from functools import reduce

@@ -1,4 +1,4 @@
-"""What GPUs cost while nothing ran on them, of runs and teams: the parts add up to the cost.
+"""The cost of GPUs while nothing ran on them, by run and team: the parts add up to the cost.
 
 An attempt's idle part is the part of its samples with a utilisation under 5 %, over all its GPUs.
 It is known when the attempt has ended; an attempt that was not sampled, or on virtual GPUs, is

@@ -1,1 +1,1 @@
-"""What was saved, and what could be: spot, elasticity, commitments, cheaper GPU types."""
+"""Savings made and savings possible: spot, elasticity, commitments, cheaper GPU types."""

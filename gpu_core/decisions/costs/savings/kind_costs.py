@@ -1,4 +1,4 @@
-"""What the machines of one kind cost, and what they would have cost on other terms."""
+"""The cost of the machines of one kind, and what they would have cost on other terms."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

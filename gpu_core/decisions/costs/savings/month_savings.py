@@ -79,7 +79,7 @@ class SpotSavings:
 
     @property
     def net_micro_usd(self) -> int | None:
-        """What is left of it after the interruptions."""
+        """The saving that is left after the interruptions."""
         lost = self.interruptions_micro_usd
         return None if lost is None else self.micro_usd - lost
 
@@ -102,7 +102,7 @@ class Commitment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonthSavings:
-    """What was saved and what could be. Sums are over the kinds whose prices are known."""
+    """The savings made and the savings possible. Sums are over the kinds whose prices are known."""
 
     window: Window
     micro_usd: int | None

@@ -143,7 +143,7 @@ def _usd(micro_usd: int | None) -> str:
 
 
 def _less(micro_usd: int) -> str:
-    """What is taken off, with its sign."""
+    """The deducted amount, with its sign."""
     if micro_usd == 0:
         return format_usd(0)
     return f"{'-' if micro_usd > 0 else '+'}{format_usd(abs(micro_usd))}"

@@ -13,7 +13,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class Severity(StrEnum):
-    """How sure it is that something goes wrong."""
+    """The certainty that something goes wrong."""
 
     ERROR = "error"
     """It is refused, never starts, or does harm."""

@@ -25,7 +25,7 @@ from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifests:
-    """What to create for an attempt. What exists already under its name is already done."""
+    """The objects to create for an attempt. What exists already under its name is already done."""
 
     jobs: tuple[Manifest, ...]
     """One; for a gang on a cluster before 1.26 one for each node, rank 0 first."""

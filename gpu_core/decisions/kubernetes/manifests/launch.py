@@ -53,7 +53,7 @@ class Launch:
 
     @property
     def name(self) -> str:
-        """What the Job is called; the same for every attempt to create it."""
+        """The name of the Job; the same for every attempt to create it."""
         return job_name(self.context.attempt_id)
 
     @property
@@ -77,7 +77,7 @@ class Launch:
 
     @property
     def capacity_types(self) -> tuple[str, ...]:
-        """Which it may get; empty: any."""
+        """The capacity types that it may get; empty means any."""
         if isinstance(self.place, Wanted):
             return self.place.capacity_types
         # Without a node of the plan it runs anywhere: it needs no GPU.

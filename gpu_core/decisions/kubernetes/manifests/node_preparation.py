@@ -39,7 +39,7 @@ _LONGEST_DETAIL = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTest:
-    """How the test of a node went."""
+    """The result of the test of a node."""
 
     is_passed: bool
     at: datetime

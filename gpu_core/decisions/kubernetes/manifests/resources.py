@@ -24,7 +24,7 @@ _MOST_MIG_INSTANCES = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSize:
-    """What one pod asks of its node."""
+    """The resources that one pod requests of its node."""
 
     cpu_milli: int
     memory_mib: int

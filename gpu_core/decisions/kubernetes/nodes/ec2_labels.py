@@ -36,7 +36,7 @@ p6-b200.48xlarge 192 2048
 
 
 class MachineSize(NamedTuple):
-    """What a machine has apart from its GPUs."""
+    """The resources of a machine apart from its GPUs."""
 
     cores: int
     memory_gib: int

@@ -1,4 +1,4 @@
-"""What Karpenter's NodePools may still add.
+"""The nodes that Karpenter's NodePools may still add.
 
 A NodePool (karpenter.sh/v1, read 2026-08) allows kinds of machines by requirements on labels, and
 so much in all by limits. Its status says how much of that is there or on its way. A node that is
@@ -38,7 +38,7 @@ Requirement = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePoolOffer:
-    """What one NodePool may still add.
+    """The nodes that one NodePool may still add.
 
     Attributes:
         kinds: The kinds of nodes, with those of each that are there counted in `max_nodes`.

@@ -1,4 +1,4 @@
-"""What a node's labels say about its GPUs and its capacity."""
+"""The GPUs and the capacity of a node, from its labels."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a pod takes of its node, counted as the kube-scheduler does."""
+"""The resources that a pod takes of its node, counted as the kube-scheduler does."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What the builders of custom objects have in common."""
+"""The common parts of the builders of custom objects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ class Request:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What the framework is to run.
+        """The command that the framework runs.
 
         Raises:
             InvalidInput: Not stated.

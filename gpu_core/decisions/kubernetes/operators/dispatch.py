@@ -1,4 +1,4 @@
-"""Which custom object runs an attempt."""
+"""The choice of the custom object that runs an attempt."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a custom object's status means, in the same words as a Job's."""
+"""The meaning of a custom object's status, in the same words as a Job's."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

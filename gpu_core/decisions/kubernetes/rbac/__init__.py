@@ -1,1 +1,1 @@
-"""What workers and runs may do in a cluster."""
+"""The rights of workers and runs in a cluster."""

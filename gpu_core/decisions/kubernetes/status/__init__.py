@@ -1,1 +1,1 @@
-"""How Jobs and pods are, and how they ended."""
+"""The status of Jobs and pods, and their ends."""

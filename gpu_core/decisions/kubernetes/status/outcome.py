@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 
 class Phase(StrEnum):
-    """Where an attempt is."""
+    """The phase of an attempt."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -34,7 +34,7 @@ class Charge(StrEnum):
 
 
 class Cause(StrEnum):
-    """What happened. Stable: people's automations match on these."""
+    """The cause of an end. Stable: people's automations match on these."""
 
     # It waits.
     SUSPENDED = "Suspended"
@@ -67,7 +67,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOutcome:
-    """What happened to an attempt."""
+    """The outcome of an attempt."""
 
     phase: Phase
     cause: Cause

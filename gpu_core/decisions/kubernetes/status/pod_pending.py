@@ -1,4 +1,4 @@
-"""Why a pod does not run yet."""
+"""The reasons why a pod does not run yet."""
 
 import re
 from collections.abc import Mapping, Sequence

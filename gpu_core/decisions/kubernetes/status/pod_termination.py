@@ -1,4 +1,4 @@
-"""How a pod ended, and whose doing that was."""
+"""The end of a pod, and what caused it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta

@@ -21,7 +21,7 @@ Rung = Trial | Projection | NoProjection
 
 
 class Verdict(StrEnum):
-    """What a change does to the cost. Stable: MLflow and reports have it."""
+    """The effect of a change on the cost. Stable: MLflow and reports have it."""
 
     BASELINE = "Baseline"
     SAVES = "Saves"

@@ -65,7 +65,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPolicy:
-    """What is done with the backlog, and what came of it."""
+    """The treatment of the backlog, and its result."""
 
     batch_size: int | None
     """None: the backlog waits."""
@@ -91,14 +91,14 @@ class BatchPolicy:
 
     @property
     def usd_per_1k(self) -> tuple[float, ...] | None:
-        """What 1,000 of them cost if they pay for the whole device; None: none ran."""
+        """The cost of 1,000 of them if they pay for the whole device; None if none ran."""
         if self.batch_size is None:
             return None
         return tuple(usd_per_1k(self.micro_usd_per_hour, rate) for rate in self.low_priority_per_s)
 
     @property
     def marginal_usd_per_1k(self) -> tuple[float, ...] | None:
-        """What they cost if they pay for the time of their batches; None: none ran."""
+        """The cost of 1,000 of them if they pay for the time of their batches; None if none ran."""
         if self.batch_size is None:
             return None
         return tuple(
@@ -189,7 +189,7 @@ def compare_policies(found: Measured, demand: Demand) -> PolicyComparison:
 
 
 def batch_s(trial: Trial) -> tuple[float, ...]:
-    """How long a batch takes in each repeat, in the mean."""
+    """The mean time of a batch in each repeat."""
     return tuple(mean_of(each.batches_s) for each in trial.repeats)
 
 

@@ -104,7 +104,7 @@ def ladder_page(sections: Sequence[tuple[str, Sequence[LadderStep]]]) -> str:
 
 
 def ladder_sentence(title: str, steps: Sequence[LadderStep]) -> str:
-    """What all steps together save, for people."""
+    """The saving of all steps together, for people."""
     last = next((s for s in reversed(steps) if s.cumulative_saving is not None), None)
     if last is None or last.cumulative_saving is None:
         return f"{title}: no saving is known."
@@ -166,7 +166,7 @@ def _saving_text(saving: float | None, verdict: Verdict, origin: Origin) -> str:
 
 
 def _within(verdict: Verdict, origin: Origin) -> str:
-    """What keeps a saving from being one; empty: nothing."""
+    """The end of a sentence for an undecided saving; empty for a decided one."""
     if verdict is not Verdict.UNDECIDED:
         return ""
     return ", within noise" if origin is Origin.MEASURED else ", within the bounds"

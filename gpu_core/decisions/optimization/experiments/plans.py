@@ -1,4 +1,4 @@
-"""Which configurations an experiment measures."""
+"""The configurations that an experiment measures."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ _PRECISIONS = (Precision.FP32, Precision.FP16, Precision.BF16, Precision.INT8)
 
 
 class Experiment(StrEnum):
-    """What is varied."""
+    """The setting that an experiment varies."""
 
     BATCH_SIZE = "batch-size"
     PRECISION = "precision"

@@ -1,4 +1,4 @@
-"""What a device costs an hour."""
+"""The price of a device for an hour."""
 
 from gpu_core.decisions.catalog.offerings import Catalog, Offering
 from gpu_core.decisions.model.cluster import ON_DEMAND

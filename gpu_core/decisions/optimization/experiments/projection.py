@@ -39,7 +39,7 @@ class Projection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoProjection:
-    """Why nothing is projected."""
+    """The reason why nothing is projected."""
 
     setting: Setting
     why: str

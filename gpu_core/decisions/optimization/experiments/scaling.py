@@ -74,14 +74,14 @@ class DayDemand:
 
     @property
     def replicas(self) -> tuple[int, ...]:
-        """How many each hour needs."""
+        """The number of replicas that each hour needs."""
         # A sum of floats that is a hair over a whole number needs no replica more.
         return tuple(max(1, math.ceil(load / self.target_load - 1e-9)) for load in self.loads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaPlan:
-    """How many replicas there are at each hour."""
+    """The number of replicas at each hour."""
 
     name: str
     replicas: tuple[int, ...]

@@ -20,7 +20,7 @@ ServiceTimes = Mapping[int, Sequence[float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What a device did until the last interactive request was answered."""
+    """The work of a device until the last interactive request was answered."""
 
     latencies_s: tuple[float, ...]
     """Of each interactive request, from its arrival to the end of its batch."""

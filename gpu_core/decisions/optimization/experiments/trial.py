@@ -13,7 +13,7 @@ _COUNTED = 1_000
 
 
 class Origin(StrEnum):
-    """Where a number comes from."""
+    """The origin of a number."""
 
     MEASURED = "measured"
     PROJECTED = "projected"
@@ -24,7 +24,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is varied."""
+    """The setting that is varied."""
 
     device: str
     """A GPU type, or `cpu`."""
@@ -64,7 +64,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """What one process did in a repeat."""
+    """The work of one process in a repeat."""
 
     batch_size: int
     batches_s: tuple[float, ...]
@@ -113,7 +113,7 @@ class Trial:
 
     @property
     def usd_per_1k(self) -> tuple[float, ...]:
-        """What 1,000 inferences cost in each repeat, on a device that is never idle."""
+        """The cost of 1,000 inferences in each repeat, on a device that is never idle."""
         return tuple(
             usd_per_1k(self.micro_usd_per_hour, each.inferences_per_s) for each in self.repeats
         )
@@ -132,7 +132,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What was measured on one device."""
+    """The measurements of one device."""
 
     device: str
     what: str

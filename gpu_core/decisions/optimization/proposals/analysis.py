@@ -27,7 +27,7 @@ class DeploymentCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waste:
-    """What was paid for nothing, of one kind."""
+    """The cost of one kind of waste."""
 
     kind: str
     cost_micro_usd: int
@@ -36,7 +36,7 @@ class Waste:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """Where the money of a period went."""
+    """The costs of a period by purpose."""
 
     cost_micro_usd: int
     unpriced_runs: int

@@ -118,7 +118,7 @@ def _costs(facts: Sequence[RunFact]) -> Numbers | None:
 
 
 def configuration_evidence(case: ConfigurationCase) -> tuple[str, ...]:
-    """What the proposal rests on, in sentences."""
+    """The evidence for the proposal, in sentences."""
     return tuple(
         f"{len(facts)} runs on {on} cost "
         f"{format_usd(round(sum(f.cost_micro_usd or 0 for f in facts) / len(facts)))} each and "

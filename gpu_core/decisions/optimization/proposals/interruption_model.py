@@ -26,7 +26,7 @@ _MOST_ROUNDS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hazard:
-    """How often attempts on some capacity were interrupted: an occurrence-exposure rate."""
+    """The rate of interruptions of attempts on some capacity: an occurrence-exposure rate."""
 
     interruptions: float
     exposure_h: float

@@ -17,7 +17,7 @@ def percent_range(saving: Saving) -> str:
 
 
 def saving_sentence(saving: Saving) -> str:
-    """What is saved, for people."""
+    """The saving, for people."""
     low, expected, high = (
         format_usd(saving.micro_usd(part)) for part in (saving.low, saving.expected, saving.high)
     )
@@ -34,7 +34,7 @@ def change_text(change: Change) -> str:
 
 
 def wait_sentence(proposal: Proposal) -> str:
-    """What becomes of waits and deadlines."""
+    """The effect on waits and deadlines."""
     if proposal.waits is None:
         return "Waits: not known. Deadlines: not known."
     before, after = proposal.waits.before_s, proposal.waits.after_s

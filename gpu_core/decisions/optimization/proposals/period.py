@@ -1,4 +1,4 @@
-"""Which days are judged, and for how many days a saving is predicted."""
+"""The days that are judged, and the days for which a saving is predicted."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -26,7 +26,7 @@ class Period:
 
     @property
     def days(self) -> int:
-        """How many days."""
+        """The number of days."""
         return (self.last - self.first).days + 1
 
     @property

@@ -12,7 +12,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 
 
 class ProposalKind(StrEnum):
-    """What kind of change it is. Stable: records and reports have it."""
+    """The kind of a change. Stable: records and reports have it."""
 
     SPOT = "spot"
     """Spot in place of on-demand, from the interruptions that others had on spot."""
@@ -23,7 +23,7 @@ class ProposalKind(StrEnum):
 
 
 class Unit(StrEnum):
-    """What work is counted in, so that costs before and after can be compared."""
+    """The unit in which work is counted, so that costs before and after can be compared."""
 
     GPU_HOUR_OF_WORK = "GPU-hour of work"
     """Without what interruptions cost."""
@@ -61,7 +61,7 @@ class Saving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitEffect:
-    """What the replay says about waits: the mean of all runs before and after."""
+    """The effect on waits in the replay: the mean of all runs before and after."""
 
     before_s: float
     after_s: float
@@ -105,12 +105,12 @@ class Proposal:
 
     @property
     def undo(self) -> str:
-        """How it is undone."""
+        """The command that undoes it."""
         return f"prefect-gpu optimize undo {self.proposal_id}"
 
     @property
     def job_variables(self) -> dict[str, JobValue]:
-        """What the deployment would have."""
+        """The job variables that the deployment would have."""
         return {change.variable: change.proposed for change in self.changes}
 
 

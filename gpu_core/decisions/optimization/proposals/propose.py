@@ -65,7 +65,7 @@ _MOST_REPLAYS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimization:
-    """Where the money of a period went, and what would save some."""
+    """The costs of a period by purpose, and the proposals to reduce them."""
 
     period: Period
     analysis: Analysis
@@ -234,7 +234,7 @@ def _configuration_draft(
 
 
 def _saving(draws: Sequence[float], facts: Sequence[RunFact], period: Period) -> Saving | None:
-    """None: the change may cost more, or saves too little."""
+    """The saving of a change; None if the change may cost more, or saves too little."""
     if not draws:
         return None
     low, expected, high = (float(x) for x in np.percentile(draws, (_LOW, 50, _HIGH)))

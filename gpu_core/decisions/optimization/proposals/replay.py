@@ -71,7 +71,7 @@ class Calibration:
 
     @property
     def sentence(self) -> str:
-        """How close it is, for people."""
+        """The accuracy of the replay, for people."""
         if self.runs < LEAST_RUNS:
             return (
                 f"{self.runs} runs are too few to check the replay with; {LEAST_RUNS} are needed. "
@@ -194,7 +194,7 @@ def with_change(
 
 
 def _breaks(facts: Sequence[RunFact]) -> Mapping[Flavor, Hazard]:
-    """How often attempts on each flavor end before their run is over."""
+    """The rate at which attempts on each flavor end before their run is over."""
     by_flavor = defaultdict(list)
     for fact in facts:
         for attempt in fact.attempts:

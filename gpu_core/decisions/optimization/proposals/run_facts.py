@@ -1,4 +1,4 @@
-"""What the ledger says of each finished run, as proposals need it."""
+"""The facts of the ledger about each finished run, as proposals need them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

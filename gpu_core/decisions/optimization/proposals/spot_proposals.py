@@ -31,7 +31,7 @@ _DRAWS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotTerms:
-    """What spot of a GPU type costs and how often it is interrupted."""
+    """The price of spot of a GPU type and its rate of interruptions."""
 
     price_ratio: float
     """Of the price on-demand."""
@@ -175,7 +175,7 @@ def _micro_usd_per_s(fact: RunFact) -> float:
 
 
 def spot_evidence(case: SpotCase) -> tuple[str, ...]:
-    """What the proposal rests on, in sentences."""
+    """The evidence for the proposal, in sentences."""
     terms, hazard = case.terms, case.terms.hazard
     saves = (
         "None of its attempts saved a checkpoint: an interruption repeats the whole run."

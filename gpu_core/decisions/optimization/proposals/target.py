@@ -53,7 +53,7 @@ class Before:
 
     @classmethod
     def of(cls, target: Target, proposal: Proposal) -> "Before":
-        """What has to be known of this deployment."""
+        """The facts that have to be known of this deployment."""
         changed = proposal.job_variables
         return cls(
             deployment_id=target.deployment_id,

@@ -15,7 +15,7 @@ LEAST_RUNS = 5
 
 
 class Verdict(StrEnum):
-    """What became of a prediction. Stable: records and reports have it."""
+    """The verdict on a prediction. Stable: records and reports have it."""
 
     AS_PREDICTED = "AsPredicted"
     """The measured saving lies in the interval."""
@@ -31,7 +31,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What was measured after the change."""
+    """The measurements after the change."""
 
     verdict: Verdict
     runs: int
@@ -90,7 +90,7 @@ def _verdict(proposal: Proposal, saving: float) -> Verdict:
 
 
 def verification_sentence(proposal: Proposal, found: Verification) -> str:
-    """What was measured, for people."""
+    """The measurements after the change, for people."""
     predicted = f"{proposal.saving.low:.0%} to {proposal.saving.high:.0%} were predicted"
     if found.saving is None or found.saved_micro_usd is None:
         return f"Not measurable: {found.runs} runs with a price since the change; {predicted}."

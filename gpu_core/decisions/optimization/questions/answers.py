@@ -44,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the ledger says."""
+    """The ledger's answer to a question."""
 
     asked: Asked
     rows: tuple[Row, ...]

@@ -21,7 +21,7 @@ Team = str | None
 
 
 class Quotas(NamedTuple):
-    """What quota was held against: the ledger has none."""
+    """The quotas to compare with: the ledger has none."""
 
     policy: QuotaPolicy
     capacity: Sequence[CapacityInterval]

@@ -113,7 +113,7 @@ def _likeness(words: frozenset[str], known: frozenset[str]) -> float:
 
 
 def _words(text: str) -> frozenset[str]:
-    """What the question is made of, without fillers and endings."""
+    """The words of the question, without fillers and endings."""
     return frozenset(_stems(text)) or frozenset({""})
 
 

@@ -10,7 +10,7 @@ from gpu_core.decisions.model.attempts import EndReason
 
 
 class Unit(StrEnum):
-    """What an answer's numbers are."""
+    """The unit of an answer's numbers."""
 
     USD = "USD"
     GPU_HOURS = "GPU-hours"
@@ -20,7 +20,7 @@ class Unit(StrEnum):
 
 
 class Measure(StrEnum):
-    """What is summed up."""
+    """The quantity that is summed."""
 
     COST = "cost"
     GPU_HOURS = "gpu_hours"
@@ -42,7 +42,7 @@ class Measure(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """How a measure is read."""
+    """The kind of a measure, by which it is read."""
 
     unit: Unit
     origin: str
@@ -111,7 +111,7 @@ class Question:
 
     @property
     def kind(self) -> Kind:
-        """How its numbers are read."""
+        """The kind by which its numbers are read."""
         return KINDS[self.measure]
 
 

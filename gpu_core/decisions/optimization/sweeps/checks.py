@@ -1,4 +1,4 @@
-"""What keeps a sweep from continuing: trials that lose work, have no price or no metric."""
+"""Findings that keep a sweep from continuing: trials that lose work, have no price or no metric."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime

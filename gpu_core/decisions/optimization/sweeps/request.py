@@ -1,4 +1,4 @@
-"""What a person asks of a sweep: its budget, its trials and what they are compared by."""
+"""The request for a sweep: its budget, its trials and the metric that compares them."""
 
 import hashlib
 import json

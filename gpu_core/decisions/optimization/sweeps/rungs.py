@@ -27,7 +27,7 @@ class Goal(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPlan:
-    """What a sweep may spend, and where its runs are compared."""
+    """The budget of a sweep, and the rungs at which its runs are compared."""
 
     budget_micro_usd: int
     """Of all its runs together, 1 or more."""
@@ -56,7 +56,7 @@ class SweepPlan:
                 raise InvalidInput(name, "is out of range", got=value, allowed=allowed)
 
     def rung_micro_usd(self, rung: int) -> int:
-        """What a run may cost in all, up to this rung, 0 or more."""
+        """The most that a run may cost in all, up to this rung, 0 or more."""
         return self.first_rung_micro_usd * int(self.reduction**rung)
 
     @property
@@ -98,7 +98,7 @@ class SweepRun:
 
 
 class SweepStep(StrEnum):
-    """What becomes of a run now."""
+    """The next step of a run."""
 
     START = "start"
     PROMOTE = "promote"
@@ -116,7 +116,7 @@ class SweepStep(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepDecision:
-    """What becomes of each run of a sweep."""
+    """The next step of each run of a sweep."""
 
     steps: dict[str, SweepStep]
     """Of each run, by its id."""

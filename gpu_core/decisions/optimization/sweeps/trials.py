@@ -36,7 +36,7 @@ class MetricPoint(NamedTuple):
 
 
 class TrialStatus(StrEnum):
-    """What a trial does, for people."""
+    """The status of a trial, for people."""
 
     NOT_STARTED = "not started"
     ACTIVE = "active"

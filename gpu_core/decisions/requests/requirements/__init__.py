@@ -1,1 +1,1 @@
-"""What a job needs: memory on each GPU with its arithmetic, GPUs, and time."""
+"""The requirements of a job: memory on each GPU with its arithmetic, GPUs, and time."""

@@ -34,7 +34,7 @@ Careful methods are 12 % off (Habitat, Yu et al. 2021); this is a crude one."""
 
 
 class Basis(StrEnum):
-    """What an estimate rests on."""
+    """The basis of an estimate."""
 
     PRIOR = "prior"
     """What is usual for such jobs."""
@@ -56,7 +56,7 @@ class Utilisation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """What a job runs on."""
+    """The hardware that a job runs on."""
 
     gpu: GpuType
     gpus: int
@@ -68,7 +68,7 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duration:
-    """How long the work takes without interruption, in seconds."""
+    """The duration of the work without interruption, in seconds."""
 
     low_s: float
     likely_s: float
@@ -80,7 +80,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What earlier runs of the same deployment reached."""
+    """The throughput of earlier runs of the same deployment."""
 
     hardware: Hardware
     units_per_s: Sequence[float]

@@ -17,7 +17,7 @@ _BYTES_PER_MIB = 1024**2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """How a job lies on some GPUs."""
+    """The fit of a job on some GPUs."""
 
     job: Job
     """With what was left open decided."""

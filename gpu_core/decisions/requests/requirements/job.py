@@ -10,7 +10,7 @@ from gpu_core.decisions.requests.requirements.models import Model
 
 
 class Method(StrEnum):
-    """What is done with the model."""
+    """The method by which the model is trained or used."""
 
     FULL = "full"
     """All parameters are trained."""
@@ -27,7 +27,7 @@ class Method(StrEnum):
 
 
 class Optimizer(StrEnum):
-    """What updates the trained parameters."""
+    """The optimizer of the trained parameters."""
 
     ADAMW = "adamw"
     ADAMW_8BIT = "adamw-8bit"
@@ -36,7 +36,7 @@ class Optimizer(StrEnum):
 
 
 class Recompute(StrEnum):
-    """Which activations are computed a second time instead of kept."""
+    """The activations that are computed a second time instead of kept."""
 
     NONE = "none"
     SELECTIVE = "selective"
@@ -47,7 +47,7 @@ class Recompute(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is to be done."""
+    """The work of a job."""
 
     model: Model
     method: Method
@@ -72,7 +72,7 @@ class Job:
 
     @property
     def unit(self) -> str:
-        """What `amount` counts."""
+        """The unit of `amount`."""
         if not self.model.is_language_model:
             return self.model.sample
         return "tokens" if self.method.is_training else "prompts"

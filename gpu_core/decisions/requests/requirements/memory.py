@@ -1,4 +1,4 @@
-"""How much memory a job takes on each GPU: named terms with their arithmetic.
+"""The memory that a job takes on each GPU: named terms with their arithmetic.
 
 Sources: mixed precision and ZeRO: Rajbhandari et al. 2020, sections 3.1 and 5. Activations:
 Korthikanti et al. 2022, section 4. LoRA: Hu et al. 2021; QLoRA: Dettmers et al. 2023, table 6.
@@ -40,7 +40,7 @@ _LOGIT_BYTES = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Division:
-    """What is divided between GPUs instead of held by each of them."""
+    """The parts that are divided between GPUs instead of held by each of them."""
 
     gpus: int = 1
     """How many GPUs share one copy of the model."""
@@ -63,7 +63,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a job takes on each GPU."""
+    """The memory that a job takes on each GPU."""
 
     terms: tuple[Term, ...]
 

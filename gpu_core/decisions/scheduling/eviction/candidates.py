@@ -1,4 +1,4 @@
-"""Which workloads could be preempted, by node and scope, and at what loss."""
+"""The workloads that could be preempted, by node and scope, with their losses."""
 
 import math
 from collections import Counter
@@ -17,7 +17,7 @@ from gpu_core.decisions.scheduling.quota_usage import Entitlements
 
 
 class PreemptionScope(NamedTuple):
-    """Which workloads a preemptor may preempt. Equal scopes have the same victims."""
+    """The workloads that a preemptor may preempt. Equal scopes have the same victims."""
 
     priority: int | None = None
     """Preempts lower priorities; None: none by priority."""

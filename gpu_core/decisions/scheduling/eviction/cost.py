@@ -1,4 +1,4 @@
-"""What preemption costs the victims."""
+"""The cost of preemption for the victims."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -80,7 +80,7 @@ class VictimSearch:
 
     @property
     def steps(self) -> int:
-        """How many steps the search has taken."""
+        """The number of steps that the search has taken."""
         return self._limit - max(0, self._steps_left)
 
     @property
@@ -94,7 +94,7 @@ class VictimSearch:
         return self._best
 
     def loss(self, victims: int) -> Loss:
-        """What a set loses."""
+        """The loss of a set."""
         total = Loss()
         for number in numbers_in(victims):
             total = total.plus(self._losses[number])

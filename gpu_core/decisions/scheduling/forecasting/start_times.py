@@ -55,7 +55,7 @@ class QueueFeatures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartForecast:
-    """When a workload will start, in seconds from the moment of the forecast."""
+    """The predicted start of a workload, in seconds from the moment of the forecast."""
 
     low_s: float
     median_s: float

@@ -36,7 +36,7 @@ class StrategyResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What was compared."""
+    """The comparison of strategies."""
 
     results: tuple[StrategyResult, ...]
     optimum_cost: float

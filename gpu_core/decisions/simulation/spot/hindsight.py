@@ -28,7 +28,7 @@ _START_STEP_S = 15
 
 
 class NoHindsight(StrEnum):
-    """Why nothing can be said about a run."""
+    """The reason why a run has no result."""
 
     NO_SPOT = "it never held spot"
     NOT_ENDED = "it has not ended"

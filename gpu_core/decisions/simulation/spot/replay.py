@@ -68,7 +68,7 @@ class Knowledge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """How one run of the task went."""
+    """The replay of one run of the task."""
 
     cost_ratio: float
     """Its cost by what the work alone costs on on-demand."""
@@ -219,7 +219,7 @@ class ReplayedRun:
         return changeover(self.measured_s, self.knowledge.policy_s)
 
     def result(self, decisions: tuple[CapacityDecision, ...]) -> Replay:
-        """How it went."""
+        """The result of the replay."""
         return Replay(
             cost_ratio=self.cost / SECONDS_PER_HOUR / self.task.on_demand_micro_usd,
             on_demand_s=self.done_s[Capacity.ON_DEMAND],

@@ -1,1 +1,1 @@
-"""Why a day cost more or less than expected: parts that add up to the difference."""
+"""The causes of a day's unexpected cost, as parts that add up to the difference."""

@@ -129,7 +129,7 @@ def _limit_duration(
 
 
 def _runs(parts: Sequence[Part]) -> list[tuple[int, int, Number]]:
-    """When each attempt started and how long it held, in microseconds of the day; and its cost."""
+    """The start of each attempt and the time it held, in microseconds of the day; and its cost."""
     found: dict[tuple[date, str], tuple[int, Number, Number]] = {}
     for part in parts:
         day = epoch_us(Window.of_day(part.day).start)

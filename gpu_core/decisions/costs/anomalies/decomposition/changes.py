@@ -32,7 +32,7 @@ _WORK = (Driver.RUNS, Driver.RUN_TIME, Driver.GPU_COUNT)
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one deployment held before, or holds now.
+    """The GPUs that one deployment held before, or holds now.
 
     Attributes:
         parts: What it is made of.
@@ -44,7 +44,7 @@ class Side:
 
     @property
     def micro_usd(self) -> Number:
-        """What it cost."""
+        """The cost of all its parts."""
         return self.weight * sum(part.micro_usd for part in self.parts)
 
     def places(self) -> dict[Place, Held]:

@@ -40,7 +40,7 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decomposition:
-    """Why a cost was not what was expected."""
+    """The causes of an unexpected cost."""
 
     cost_micro_usd: int
     excess_micro_usd: int

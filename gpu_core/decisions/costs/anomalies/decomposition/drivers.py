@@ -1,4 +1,4 @@
-"""What can make a day dearer or cheaper, and by how much it did."""
+"""The drivers that raise or lower a day's cost, and the amount of each."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -6,7 +6,7 @@ from fractions import Fraction
 
 
 class Driver(StrEnum):
-    """What has changed. Stable: alerts match on it."""
+    """The driver that has changed. Stable: alerts match on it."""
 
     NEW = "New"
     """A deployment that the days before do not have."""

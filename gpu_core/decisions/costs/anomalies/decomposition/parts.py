@@ -21,7 +21,7 @@ _TAKEN = (
 
 
 class Purpose(StrEnum):
-    """What a part of the held time was for."""
+    """The purpose of a part of the held time."""
 
     WORK = "work"
     """Progress, with a first start; also that of runs which a person or a limit stopped."""
@@ -56,7 +56,7 @@ class Part:
 
     @property
     def micro_usd(self) -> Exact:
-        """What it cost."""
+        """The cost of this part."""
         return self.gpu_micro_usd + self.other_micro_usd
 
     @property

@@ -76,7 +76,7 @@ MOST_CHARACTERS = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What was made of a text."""
+    """The result of reading a text."""
 
     job: Job | None
     """None: no estimate is made; `advice` says why."""
