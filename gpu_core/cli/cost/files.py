@@ -31,7 +31,7 @@ def check_output(path: Path | None) -> None:
     if path.suffix not in _SUFFIXES:
         raise InvalidInput(
             "output",
-            "is no file of a known form",
+            "is not a file of a known form",
             got=path.name,
             allowed=" or ".join(_SUFFIXES),
             nearest=nearest_name(path.suffix, _SUFFIXES),

@@ -122,7 +122,7 @@ def store_findings(uri: str, *, in_pods: bool, is_default: bool) -> list[Finding
     check = "store.checkpoints"
     if in_pods and "s3://" not in uri.lower():
         if is_default:
-            text = "no checkpoint store is named: checkpoints end with their pod"
+            text = "no checkpoint store is configured: checkpoints are lost with their pod"
             return [warning(check, text, "prefect-gpu setup --checkpoint-uri s3://bucket/prefix")]
         text = f"{uri} is a folder inside the pods: it has to be a volume that all nodes mount"
         return [unknown(check, text)]

@@ -72,7 +72,9 @@ def _policy(path: Path | None) -> Policy:
     """The policy in the file, or in that of the project; without one, built-in values."""
     if path is not None or DEFAULT_POLICY.is_file():
         return load_policy(path or DEFAULT_POLICY)
-    say("!", "policy", f"there is no {DEFAULT_POLICY}: the default one; --policy names another")
+    say(
+        "!", "policy", f"{DEFAULT_POLICY} does not exist: using the default; --policy names another"
+    )
     return Policy(version=1)
 
 
@@ -128,7 +130,7 @@ async def _check(
         label, _, why = line.partition(": ")
         say("!", label, f"not checked: {why}")
     for label in left_behind(project, pools):
-        say("!", label, "its code is in this folder, where no pod finds it: add a pull step")
+        say("!", label, "its code is only in this folder, which pods cannot read: add a pull step")
 
 
 async def _other_pools(

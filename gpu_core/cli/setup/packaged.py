@@ -129,7 +129,7 @@ PACKAGED_DEPLOYMENTS = (
         module="gpu_core.flows.compare_scaling",
         function="compare_scaling",
         name="by-request",
-        description="What replicas cost that follow the demand of a day, and what the p99 becomes.",
+        description="Compare the cost and p99 of replicas that follow the demand of a day.",
         tags=("gpu", "experiment"),
         job_variables=_ONE_GPU,
     ),

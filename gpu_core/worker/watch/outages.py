@@ -173,5 +173,5 @@ def _read(path: Path) -> tuple[Outage, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, KeyError, TypeError) as error:
-        _log.warning("Outages seen before are forgotten: %s cannot be read: %s", path, error)
+        _log.warning("Earlier outages are ignored: %s cannot be read: %s", path, error)
         return ()

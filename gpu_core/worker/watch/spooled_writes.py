@@ -68,7 +68,7 @@ class SpooledWrites:
         """
         if self.is_behind:
             written = await in_thread(self._replay)
-            _log.info("The ledger is back: %d records that waited are recorded", written)
+            _log.info("The ledger is available again: wrote %d waiting records", written)
 
     def _replay(self) -> int:
         """How many records were written? A file with lines that are no records is kept."""

@@ -85,7 +85,7 @@ class Tombstones:
             if error.is_retryable or error.status == 401:
                 raise
             _log.warning(
-                "The names of %r cannot be kept from a late creation: %s",
+                "Cannot reserve the names of %r against a late creation: %s",
                 running.record.name,
                 error,
             )

@@ -113,7 +113,9 @@ class HealthWatch:
         try:
             return self.look(datetime.now(UTC))
         except Exception:
-            _log.exception("The GPUs of this machine are not judged; the next try is in 5 minutes")
+            _log.exception(
+                "Cannot check the health of this machine's GPUs; the next try is in 5 minutes"
+            )
             return _LONGEST_PAUSE_S
 
     def look(self, now: datetime) -> float:
