@@ -65,7 +65,8 @@ def _not_made(name: str) -> InvalidInput:
 
 def _of_setting(error: InvalidInput, prefix: str) -> InvalidInput:
     error.field = f"{_PREFIX}{prefix.upper()}_{error.field.upper()}"
-    error.remedy = error.remedy or "a key in a Secret needs both _SECRET_NAME and _SECRET_KEY"
+    if error.problem == "is missing" or error.remedy is None:
+        error.remedy = "a key in a Secret needs both _SECRET_NAME and _SECRET_KEY"
     return error
 
 
