@@ -1,15 +1,17 @@
 """Checks of a prefect.yaml and of a base job template, with Prefect's own models."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, TypeGuard
 
 from prefect.utilities.templating import apply_values, find_placeholders
 
 from gpu_core.cli.check.documents import Document
 from gpu_core.cli.project.checks import PoolFacts, check_deployments, template_variables
-from gpu_core.cli.project.file import Deployment, ProjectFile, parse_project_file
+from gpu_core.cli.project.file import Deployment, ProjectFile, is_template, parse_project_file
 from gpu_core.decisions.checks.files.findings import INVALID, FileFinding, of_error
 from gpu_core.decisions.checks.files.job_template import job_findings, template_findings
+from gpu_core.decisions.checks.files.misspelt_names import MISSPELT_GPU_TYPE, doubt_of_gpu_type
 from gpu_core.decisions.kubernetes.lint import Severity
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import known_names
@@ -38,7 +40,27 @@ def check_project(
         project, pools, policy or Policy(version=1), is_cloud=True
     )
     found = [*project.problems, *problems]
-    return [each for error in found for each in of_error(error, source)], unchecked
+    errors = [each for error in found for each in of_error(error, source)]
+    priced = () if policy is None else policy.prices
+    return [*errors, *_gpu_type_findings(project, source, priced)], unchecked
+
+
+def _gpu_type_findings(
+    project: ProjectFile, source: str, priced: Collection[str]
+) -> Iterator[FileFinding]:
+    """Warnings of GPU types that no catalog knows: a pool may have one of its own."""
+    for deployment in project.deployments:
+        asked = deployment.variables.get("gpu_type")
+        for name in asked if isinstance(asked, list) else [asked]:
+            doubt = doubt_of_gpu_type(name.strip().lower(), priced) if _is_name(name) else None
+            if doubt is not None:
+                error = InvalidInput("work_pool.job_variables.gpu_type", doubt)
+                for finding in of_error(project.located(deployment, error), source):
+                    yield replace(finding, severity=Severity.WARNING, code=MISSPELT_GPU_TYPE)
+
+
+def _is_name(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and not is_template(value)
 
 
 def _assumed_pools(project: ProjectFile, policy: Policy | None) -> Iterable[PoolFacts]:

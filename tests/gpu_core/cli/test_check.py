@@ -178,6 +178,32 @@ def test_bad_files(
     assert said.err == ""
 
 
+@pytest.mark.parametrize(
+    ("gpu_type", "want"),
+    [
+        pytest.param(
+            "A100", "'a100' has no price and is not in the catalog; did you mean", id="part"
+        ),
+        pytest.param("[t4, h10]", "'h10' has no price and is not in the catalog", id="in a list"),
+        pytest.param("house-gpu", None, id="one of the pool's own"),
+        pytest.param("L4", None, id="capitals"),
+        pytest.param("'{{ $GPU_TYPE }}'", None, id="a template"),
+    ],
+)
+def test_a_gpu_type_of_a_deployment_that_no_catalog_knows_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], gpu_type: str, want: str | None
+) -> None:
+    path = tmp_path / "prefect.yaml"
+    path.write_text(PROJECT.replace("job_variables: {", f"job_variables: {{gpu_type: {gpu_type}, "))
+    assert main(["check", str(path)]) == 0
+    said = capsys.readouterr().out
+    if want is None:
+        assert "misspelt-gpu-type" not in said
+    else:
+        assert "warning misspelt-gpu-type at line" in said
+        assert f"work_pool.job_variables.gpu_type: {want}" in said
+
+
 def test_the_policy_says_which_cluster_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Does a policy name a GPU type, team or queue that was probably misspelt?"""
+"""GPU types, teams and queues whose names are probably misspelt."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -59,18 +59,29 @@ def misspelt_names(
     ]
 
 
+def doubt_of_gpu_type(name: str, priced: Collection[str]) -> str | None:
+    """The doubt that this is a GPU type, for people; None: the name is known, or like no other.
+
+    Args:
+        priced: The GPU types with a price in the policy.
+    """
+    meant = _gpu_type_meant(name, priced)
+    if not meant:
+        return None
+    prices = "" if name in priced else "has no price and "
+    return f"{name!r} {prices}is not in the catalog; did you mean {alternatives(meant)}?"
+
+
 def _gpu_types(policy: Policy) -> Iterator[_Doubt]:
     for path, name in _named_gpu_types(policy):
-        known = () if path.startswith("prices.") else policy.prices
-        meant = _gpu_type_meant(name, known)
-        if meant:
-            prices = "" if name in policy.prices else "has no price and "
-            yield _Doubt(
-                code=MISSPELT_GPU_TYPE,
-                path=path,
-                message=f"{name!r} {prices}is not in the catalog; did you mean "
-                f"{alternatives(meant)}?",
-            )
+        if path.startswith("prices."):
+            meant = _gpu_type_meant(name, ())
+            message = f"{name!r} is not in the catalog; did you mean {alternatives(meant)}?"
+            doubt = message if meant else None
+        else:
+            doubt = doubt_of_gpu_type(name, policy.prices)
+        if doubt is not None:
+            yield _Doubt(code=MISSPELT_GPU_TYPE, path=path, message=doubt)
 
 
 def _named_gpu_types(policy: Policy) -> Iterator[tuple[str, str]]:
