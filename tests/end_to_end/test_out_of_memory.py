@@ -29,12 +29,12 @@ def test_a_run_out_of_gpu_memory_shrinks_until_it_completes(new_pool, tmp_path):
     assert attempts[-1].end_reason is EndReason.COMPLETED
     assert [memory_shortage(each) for each in attempts] == [*[MemoryShortage.GPU] * 2, None]
     assert [each.is_charged_failure for each in attempts] == [True, True, False]
-    assert [each.micro_batch_divisor for each in attempts] == [None, 2, 4]
+    assert [each.micro_batch_divisor for each in attempts] == [None, 2, 8]
     sizes = [(folder / f"training-{number}").read_text() for number in (1, 2, 3)]
-    assert sizes == ["64 in 1", "32 in 2", "16 in 4"]
+    assert sizes == ["64 in 1", "32 in 2", "8 in 8"]
     assert _micro_batch_lines(pool, run) == [
         _why_divided(2, "its attempt 1"),
-        _why_divided(4, "its attempt 2"),
+        _why_divided(8, "its attempt 2"),
     ]
 
     # Another micro-batch does not help where the machine's memory is used up.
@@ -46,8 +46,8 @@ def test_a_run_out_of_gpu_memory_shrinks_until_it_completes(new_pool, tmp_path):
     later = pool.submit(deployment, "later", {"folder": str(folder)})
     pool.wait_until(later, "Completed", "Failed", "Crashed", timeout_s=900)
     wait_for(lambda: closed(pool, later, 1), "its only attempt is in the ledger")
-    assert (folder / "training-1").read_text() == "16 in 4"
-    assert _micro_batch_lines(pool, later) == [_why_divided(4, "an earlier run of its deployment")]
+    assert (folder / "training-1").read_text() == "8 in 8"
+    assert _micro_batch_lines(pool, later) == [_why_divided(8, "an earlier run of its deployment")]
 
 
 def _micro_batch_lines(pool, run):
