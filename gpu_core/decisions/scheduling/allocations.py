@@ -110,6 +110,15 @@ class Release(NamedTuple):
     memory_mib: float
 
 
+class SharedUse(NamedTuple):
+    """A shared GPU that a workload uses until an expected time."""
+
+    gpu_id: str
+    until_s: float
+    """Infinity where it is unknown."""
+    holder_id: str
+
+
 class AllocationIndex:
     """All allocations."""
 
@@ -165,16 +174,28 @@ class AllocationIndex:
             del releases[bisect_left(releases, release)]
         return holding
 
-    def releases(self, node: str, now_s: float, draining: Container[str]) -> Sequence[Release]:
+    def releases(
+        self,
+        node: str,
+        now_s: float,
+        draining: Container[str],
+        started: Sequence[SharedUse] = (),
+    ) -> Sequence[Release]:
         """Which releases are expected on the node? In order of time.
 
         A shared GPU is released by the last workload that shares it. Draining workloads are left
         out.
+
+        Args:
+            node: The node.
+            now_s: The cycle's moment.
+            draining: Ids of draining workloads.
+            started: Shared GPUs of workloads that the plan starts on the node.
         """
         known: Sequence[Release] = self._releases.get(node, ())
         sharers = self._sharers.get(node)
         is_as_planned = not known or known[0].at_s > now_s
-        if is_as_planned and not draining and not sharers:
+        if is_as_planned and not draining and not sharers and not started:
             return known
         again = []
         for release in known:
@@ -185,7 +206,7 @@ class AllocationIndex:
                 release = release._replace(at_s=end_s)
             again.append(release)
         staying = [self._by_id[i] for i in sorted(sharers or ()) if i not in draining]
-        again += _shared_releases(staying, node, now_s)
+        again += _shared_releases(staying, node, now_s, started)
         return sorted(again)
 
 
@@ -206,7 +227,9 @@ def _releases_of(holding: Holding) -> Iterator[tuple[str, Release]]:
         )
 
 
-def _shared_releases(sharers: Iterable[Holding], node: str, now_s: float) -> list[Release]:
+def _shared_releases(
+    sharers: Iterable[Holding], node: str, now_s: float, started: Iterable[SharedUse]
+) -> list[Release]:
     """Releases of shared GPUs: each is free when the last workload on it ends."""
     last: dict[str, tuple[float, str]] = {}
     releases = []
@@ -222,5 +245,7 @@ def _shared_releases(sharers: Iterable[Holding], node: str, now_s: float) -> lis
             releases.append(
                 Release(end_s, holding.workload_id, 0, shape.cpu_milli, shape.memory_mib)
             )
+    for gpu, end_s, holder_id in started:
+        last[gpu] = max(last.get(gpu, (end_s, holder_id)), (end_s, holder_id))
     releases += [Release(end_s, who, 1, 0, 0) for end_s, who in last.values() if end_s < math.inf]
     return releases

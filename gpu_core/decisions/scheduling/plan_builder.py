@@ -16,7 +16,7 @@ from gpu_core.decisions.policy.backfill import Backfill
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budgets import BudgetCheck, Budgets
 from gpu_core.decisions.quota.fair_share import Shares
-from gpu_core.decisions.scheduling.allocations import Release
+from gpu_core.decisions.scheduling.allocations import Release, SharedUse
 from gpu_core.decisions.scheduling.cluster_state import SchedulerState, View
 from gpu_core.decisions.scheduling.eviction.cost import Candidates, PreemptionCandidate
 from gpu_core.decisions.scheduling.eviction.preemption import Allows, Preemption
@@ -79,6 +79,8 @@ class PlanBuilder:
         """Draining workloads, with their deadline; None: unknown."""
         # Of a cycle in which thousands wait, each node is asked about hundreds of times.
         self._known_releases: dict[str, Sequence[Release]] = {}
+        self._started_parts: dict[str, list[SharedUse]] = {}
+        """Shared GPUs of the workloads that this plan starts, by node."""
         self._known_rests: dict[str, Sequence[Rest]] = {}
         self._started_rests: dict[str, list[Rest]] = {}
         """Of the workloads that this plan starts, by node."""
@@ -218,7 +220,12 @@ class PlanBuilder:
         self._charge(workload, placement)
         until_s = self.now_s + or_forever(entry.planned_s)
         for share in placement.shares:
-            self.reservations.start(share.node, amount_of(shape), until_s)
+            self.reservations.start(share.node, amount_of(shape), until_s, is_whole=shape.is_whole)
+            if not shape.is_whole:
+                self._started_parts.setdefault(share.node, []).extend(
+                    SharedUse(gpu, until_s, workload.workload_id) for gpu in share.gpu_ids
+                )
+                self._known_releases.pop(share.node, None)
             # As in the next cycle, in which it has run for no time.
             rest = Rest(entry.planned_s or 0.0, len(share.gpu_ids))
             self._started_rests.setdefault(share.node, []).append(rest)
@@ -310,7 +317,9 @@ class PlanBuilder:
     def _releases(self, node: str) -> Sequence[Release]:
         known = self._known_releases.get(node)
         if known is None:
-            known = self.state.holdings.releases(node, self.now_s, self.draining)
+            known = self.state.holdings.releases(
+                node, self.now_s, self.draining, self._started_parts.get(node, ())
+            )
             self._known_releases[node] = known
         return known
 

@@ -127,11 +127,19 @@ class Reservations:
             for limit in self._plans[node].limits
         )
 
-    def start(self, node: str, amount: Amount, until_s: float) -> None:
-        """Counts a workload that starts now and uses this much until then."""
+    def start(self, node: str, amount: Amount, until_s: float, *, is_whole: bool = True) -> None:
+        """Counts a workload that starts now and uses this much until then.
+
+        Args:
+            node: One of its nodes.
+            amount: What it uses there; of a shared GPU all of it.
+            until_s: When it ends; infinity where unknown.
+            is_whole: It has its GPUs to itself. Else `releases` has them, as others may use them.
+        """
         plans = self._plans.setdefault(node, _NodePlan())
         if until_s < math.inf:
-            plans.changes.append(_Change(until_s, False, amount))
+            released = amount if is_whole else amount._replace(gpus=0)
+            plans.changes.append(_Change(until_s, False, released))
         plans.limits = [
             _Limit(p.from_s, p.spare.plus(amount, -1)) if until_s > p.from_s else p
             for p in plans.limits

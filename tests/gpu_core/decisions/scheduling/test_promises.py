@@ -102,6 +102,29 @@ def test_a_shared_gpu_is_expected_back_when_its_last_run_ends():
     assert reported.expected_start_at == NOW + timedelta(seconds=1_200)
 
 
+@pytest.mark.parametrize("mode", ["easy", "conservative"])
+def test_a_shared_gpu_that_a_run_joins_is_expected_back_when_that_run_ends(mode):
+    """The run on its other half ends after 10 minutes; the one that starts now takes two hours."""
+    node = make_node(gpus=1, is_shareable=True)
+    held = make_allocation(
+        make_workload("r", gpu_share_milli=500, expected_duration_s=600), {"n1": "0"}
+    )
+    held = replace(
+        held,
+        admitted_at=NOW,
+        placement=replace(held.placement, shares=(half(held.placement),)),
+    )
+    joins = make_workload(
+        "joins", gpu_share_milli=500, expected_duration_s=7_200, submitted_at=ago(900)
+    )
+    waits = make_workload("waits", 1, submitted_at=ago(60))
+    policy = make_policy(backfill={"mode": mode}, preemption={"enabled": False})
+    plan = plan_cycle(make_snapshot((node,), (held,), (joins, waits)), policy, NOW)
+    assert [c.workload_id for c in plan.commands if isinstance(c, Admit)] == ["joins"]
+    [reported] = [e for e in plan.explanations if e.workload_id == "waits"]
+    assert reported.expected_start_at == NOW + timedelta(seconds=7_200)
+
+
 @pytest.mark.parametrize(
     ("ahead_gpus", "want_s"),
     [
