@@ -288,7 +288,15 @@ class ClusterInfo:
         if len(by_replica) > 1 and not shape.is_whole:
             # The smallest replica that is enough: the run is charged for all of it.
             sizes = sorted(by_replica)
-            tiers = [_among(tier, by_replica[milli]) for tier in tiers for milli in sizes]
+            tiers = [
+                part
+                for tier in tiers
+                # A gang may also need nodes of several sizes.
+                for part in (
+                    *(_among(tier, by_replica[milli]) for milli in sizes),
+                    *((tier,) if shape.nodes > 1 else ()),
+                )
+            ]
         if eligible & self._planned:
             tiers = [*(_among(tier, ~self._planned) for tier in tiers), *tiers]
         if shape.preferred_nodes:

@@ -33,3 +33,16 @@ def test_where_a_workload_goes_by_who_waits_and_runs(strategy, want):
     [command] = plan.commands
     assert isinstance(command, Admit)
     assert command.placement.shares[0].node == want
+
+
+def test_a_gang_starts_on_shares_of_several_sizes():
+    """Thirds of GPUs on one node, any share on the other; it needs both nodes."""
+    nodes = (
+        make_node("any", 2, is_shareable=True),
+        make_node("thirds", 2, is_shareable=True, shares_per_gpu=3, has_whole_gpus=False),
+    )
+    gang = make_workload("gang", 1, nodes=2, gpu_share_milli=300)
+    plan = plan_cycle(make_snapshot(nodes, (), (gang,)), make_policy(), NOW)
+    [command] = plan.commands
+    milli = {share.node: share.share_milli for share in command.placement.shares}
+    assert milli == {"any": 300, "thirds": 333}
