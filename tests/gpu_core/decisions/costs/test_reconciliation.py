@@ -361,8 +361,13 @@ def test_every_dollar_of_a_bill_is_where_it_belongs(bill: Bill) -> None:
     if window is None:
         assert found.machines == ()
         return
+    # Lines without hours do not count for the time of the bill.
     ours = sum(
-        Fraction((i.until - i.since) // timedelta(microseconds=1), 3_600_000_000)
+        Fraction(
+            max(timedelta(), min(i.until, window.end) - max(i.since, window.start))
+            // timedelta(microseconds=1),
+            3_600_000_000,
+        )
         * (i.micro_usd_per_hour or 0)
         for i in bill.intervals
         if i.until is not None
