@@ -40,7 +40,7 @@ from gpu_core.worker.attempts.settlement import (
 from gpu_core.worker.attempts.settlement_retries import SettlementRetries
 from gpu_core.worker.attempts.state import AttemptState, StartFailure
 from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
-from gpu_core.worker.infrastructure import Exit, Infrastructure
+from gpu_core.worker.infrastructure import Exit, Infrastructure, NotStarted
 from gpu_core.worker.operations.outage_errors import is_outage
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.pending.publisher import Publisher
@@ -165,6 +165,10 @@ class Settler:
     ) -> float:
         """How long until the end of this attempt is settled again? Says an error of its own."""
         name, fields = running.record.name, run_fields(running)
+        if isinstance(error, NotStarted):
+            # The lease may be lost: the worker that acts settles it, and no run is at fault.
+            _log.debug("The end of %r is not settled here now: %s", name, error, extra=fields)
+            return retries.after_outage()
         if is_outage(error) or self._outages.is_api_away:
             pause_s = retries.after_outage()
             _log.warning(

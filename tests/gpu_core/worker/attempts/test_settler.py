@@ -32,7 +32,7 @@ from gpu_core.worker.attempts.settler import Settler
 from gpu_core.worker.attempts.state import AttemptState, StartFailure, StartFailureKind
 from gpu_core.worker.attempts.terminator import Terminator, _lingers
 from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
-from gpu_core.worker.infrastructure import Exit, TerminationRequest
+from gpu_core.worker.infrastructure import Exit, NotStarted, TerminationRequest
 from gpu_core.worker.pending.publisher import Publisher
 from gpu_core.worker.prefect import starts_first
 from gpu_core.worker.prefect.starts_first import StartsFirst
@@ -325,6 +325,20 @@ def test_an_attempt_that_is_withdrawn_meanwhile_is_settled_no_further(
         while_the_api_is_away(tmp_path, ledger, running, act)
     assert tries == [1]
     assert running.phase is AttemptPhase.SETTLED
+
+
+def test_a_worker_without_its_lease_blames_no_run(tmp_path, ledger, running, monkeypatch, caplog):
+    """Hundreds of ends may wait for the worker that acts: it settles them."""
+    retries = SettlementRetries()
+
+    async def act(settler, _woken):
+        error = NotStarted("another worker acts for this pool, or may do so by now")
+        pauses_s = [settler._pause_s(running, retries, error) for _ in range(10_000)]
+        assert pauses_s[:3] == [2, 4, 8]
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+    assert not retries.is_over
+    assert [r for r in caplog.records if r.levelname in ("WARNING", "ERROR")] == []
 
 
 @pytest.mark.parametrize("damage", ["the server refuses its state", "no run has its id"])
