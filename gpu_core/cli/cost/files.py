@@ -38,6 +38,14 @@ def check_output(path: Path | None) -> None:
         )
     if path.is_dir():
         raise InvalidInput("output", "is a folder", got=str(path), remedy="name a file in it")
+    file = next((each for each in path.parents if each.exists() and not each.is_dir()), None)
+    if file is not None:
+        raise InvalidInput(
+            "output",
+            "is below a file, where no folder can be",
+            got=str(path),
+            remedy=f"name a file in a folder; {file} is a file",
+        )
     if not path.parent.is_dir():
         raise InvalidInput(
             "output",

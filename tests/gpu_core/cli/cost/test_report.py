@@ -353,7 +353,8 @@ def test_a_bill_of_another_form_is_refused(
     [
         pytest.param("folder.csv", "is a folder", id="a folder"),
         pytest.param("missing/bill.csv", "is in a folder that does not exist", id="no folder"),
-        pytest.param("bill/new.parquet", "is in a folder that does not exist", id="in a file"),
+        pytest.param("bill/new.parquet", "is below a file", id="in a file"),
+        pytest.param("bill/new/a.csv", "/bill is a file", id="in a folder in a file"),
         pytest.param("shut/bill.csv", "cannot be written", id="a folder of others"),
         pytest.param("bill.paquet", "did you mean '.parquet'?", id="a form with a typing error"),
     ],
