@@ -157,15 +157,17 @@ def by_node(attempts: Sequence[Attempt]) -> dict[str, list[Attempt]]:
 
 
 def settled(line: Line) -> list[Attempt]:
-    """All attempts, once each of them has an end whose GPUs a later one has.
+    """All attempts until now, once each of them has an end whose GPUs a later one has.
 
     The GPUs of a pod that has ended are free at once. Its end is written when its run's state is,
-    which takes a busy server seconds; the end is then the pod's own.
+    which takes a busy server seconds; the end is then the pod's own. Attempts that are admitted
+    meanwhile are left out: on a busy machine some end is always on its way.
     """
     attempts = line.attempts()
+    known = {each.attempt_id for each in attempts}
 
     def is_settled() -> bool:
-        attempts[:] = line.attempts()
+        attempts[:] = (each for each in line.attempts() if each.attempt_id in known)
         return not unsettled(attempts)
 
     wait_for(is_settled, lambda: f"ended, as others have their GPUs: {unsettled(attempts)}")
