@@ -58,9 +58,15 @@ class UsageBook:
             self._meter.start((run.team, run.user), self._worth(attempt), at_s)
 
     def end(self, run: RunRecord, attempt: Attempt) -> None:
-        """A started attempt is over: its `released_at` is known now."""
+        """A started attempt is over: its `released_at` is known now.
+
+        One that was postponed costs nothing, in budgets as in reports.
+        """
         if attempt.released_at is None:
             raise ValueError(f"attempt {attempt.attempt_id} is not over")
+        if not attempt.has_run:
+            self.withdraw(attempt.attempt_id)
+            return
         del self._open[attempt.attempt_id]
         self._stop(run, attempt, attempt.released_at)
         for budget in self._budgets:

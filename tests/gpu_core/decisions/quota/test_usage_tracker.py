@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.attempts.ledger_changes import LedgerFollower
 from gpu_core.decisions.costs import usage_cost as cost
 from gpu_core.decisions.costs.usage import sum_usage
+from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.quota.usage_tracker import UsageBook
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_policy
@@ -115,6 +116,17 @@ def test_what_never_was_costs_nothing():
     book.withdraw("run-1/1")
     usage = book.usage(at(1))
     assert usage.micro_usd_by_budget["b0"] == 0
+    assert usage.gpu_s_by_user == {("vision", "ada"): pytest.approx(0)}
+
+
+def test_a_postponed_attempt_costs_its_budget_and_its_team_nothing():
+    """It counts while it waits for its pod; no report has a cost of it when it is over."""
+    book = UsageBook(make_policy(**budgets(("pool", {}), **FAIR)), at(1))
+    reported(book, held(0, None))
+    assert book.usage(at(1)).micro_usd_by_budget["b0"] == 1_000_000
+    book.end(make_run(), held(0, 1, end_reason=EndReason.POSTPONED))
+    usage = book.usage(at(1))
+    assert (usage.micro_usd_by_budget["b0"], usage.gpu_s_by_budget["b0"]) == (0, 0)
     assert usage.gpu_s_by_user == {("vision", "ada"): pytest.approx(0)}
 
 
