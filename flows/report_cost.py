@@ -105,7 +105,7 @@ def report_cost(
         get_run_logger().info("Calendar, budgets and prices are those of %s", in_force.origin)
         known = Known.by(in_force.policy, planned)
         wanted = Wanted(now=now, with_generated=with_generated)
-        report = read_and_decide(ledger, day, wanted, rule, known, in_force.policy)
+        report = read_and_decide(ledger, day, wanted, rule, known, in_force.policy, own_pool)
         proposals = proposals_of(ledger, day, with_generated)
         publish_report(report, with_generated, proposals)
         publish_durations(read_durations(ledger, now))
@@ -146,9 +146,19 @@ def _either(slug: str, names: tuple[str, ...]) -> str:
 
 
 def read_and_decide(
-    ledger: Ledger, day: date, wanted: Wanted, rule: Rule, known: Known, policy: Policy
+    ledger: Ledger,
+    day: date,
+    wanted: Wanted,
+    rule: Rule,
+    known: Known,
+    policy: Policy,
+    pool: str | None = None,
 ) -> DayReport:
-    """The day's report, from the ledger's records of that day and the days before it."""
+    """The day's report, from the ledger's records of that day and the days before it.
+
+    Args:
+        pool: Whose policy it is; its runs count in the budgets. None: the runs of all pools.
+    """
     is_seasonal = rule is Rule.SEASONAL
     history = read_histories(ledger, day, day, wanted)[day] if is_seasonal else None
     of_day = Window.of_day(day)
@@ -168,7 +178,7 @@ def read_and_decide(
         capacity=ledger.capacity_cost(asked),
         savings=read_savings(ledger, saved),
         budgets=read_budget_uses(
-            ledger, policy, min(wanted.now, of_day.end - _LAST), wanted.provenance
+            ledger, policy, min(wanted.now, of_day.end - _LAST), wanted.provenance, pool
         ),
     )
 

@@ -10,9 +10,21 @@ from gpu_core.decisions.quota.usage_tracker import UsageBook, budget_uses
 
 
 def read_budget_uses(
-    ledger: Ledger, policy: Policy, at: datetime, provenance: Provenance | None
+    ledger: Ledger,
+    policy: Policy,
+    at: datetime,
+    provenance: Provenance | None,
+    pool: str | None = None,
 ) -> tuple[BudgetUse, ...]:
     """What have the budgets of this policy used in the periods of this moment?
+
+    Args:
+        ledger: The ledger, open.
+        policy: With its budgets.
+        at: What came later does not count, aware.
+        provenance: Only measured, or only generated runs; None: both.
+        pool: Whose policy it is: a worker counts the runs of its pool. None, or a pool without
+            runs and machines in the ledger, such as one for flows like this: the runs of all.
 
     Raises:
         LedgerError: The ledger cannot be read.
@@ -20,4 +32,5 @@ def read_budget_uses(
     if not policy.budgets:
         return ()
     since = UsageBook(policy, at).since
-    return budget_uses(policy, ledger.usage(since, at, provenance=provenance), at)
+    counted = pool if pool in ledger.pools() else None
+    return budget_uses(policy, ledger.usage(since, at, provenance=provenance, pool=counted), at)

@@ -1,5 +1,6 @@
 """What budgets have used, as the nightly report lists it."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -65,3 +66,21 @@ def test_the_ledger_is_asked_from_the_beginning_of_the_longest_period(tmp_path: 
         none = read_budget_uses(ledger, parse_policy({"version": 1}), at(7), None)
     assert [each.used for each in found] == [4_000_000, 4 * 3_600]
     assert none == ()
+
+
+@pytest.mark.parametrize(
+    ("pool", "want"),
+    [
+        pytest.param("gpus", 4, id="the policy's pool, as its worker counts"),
+        pytest.param("cpu", 6, id="a pool without runs, in which only this report runs"),
+        pytest.param(None, 6, id="no pool is known"),
+    ],
+)
+def test_the_runs_of_other_pools_are_not_in_a_pools_budgets(
+    tmp_path: Path, pool: str | None, want: int
+) -> None:
+    other = make_run("d", pool="other"), (replace(TODAY, attempt_id="d/1", flow_run_id="d"),)
+    with Ledger.open(f"sqlite:///{tmp_path}/ledger.db") as ledger:
+        ledger.import_records([*RECORDS, other])
+        _, pool_day = read_budget_uses(ledger, POLICY, at(7), None, pool)
+    assert pool_day.used == want * 3_600
