@@ -14,6 +14,7 @@ from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.files.progress_report import ProgressReport
 from gpu_core.adapters.files.run_files import Notice
+from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node, Placement
 from gpu_core.decisions.model.gpu_summary import GpuSummary
@@ -39,32 +40,6 @@ class Started:
     pid: int | None = None
     pid_created_at: float | None = None
     infrastructure: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
-    """The observed end of the process or Job of an attempt."""
-
-    exit_code: int | None = None
-    """Negative: the signal that ended it; None: unknown."""
-    started_at: datetime | None = None
-    """When it started, where the start was not noted; None: unknown."""
-    ended_at: datetime | None = None
-    """When the process or pod ended whose end is the attempt's."""
-    held_until: datetime | None = None
-    """When the last of it ended, such as another node of its gang; None: no later than that."""
-    message: str | None = None
-    """What is known beyond the exit code, in one sentence for the run's page."""
-    is_flow: bool = True
-    """Prefect ran inside and has reported how the flow ended; otherwise the exit code says it."""
-    is_interruption: bool = False
-    """The machine or the provider ended it, not the run itself."""
-    is_gang_lost: bool = False
-    """Another node of its gang had fallen silent before: what failed could not but fail."""
-    is_own_failure: bool = False
-    """What ran it is known to have failed by itself, also where no exit code is known."""
-    is_permanent: bool = False
-    """Each further attempt would end in the same way, and the message says why."""
 
 
 class NotStarted(Exception):
@@ -285,8 +260,15 @@ class Infrastructure(Protocol):
         """End all of it at once. False: something of it lives, or that is unknown."""
         ...
 
+    async def report_start(self, running: AttemptState) -> None:
+        """Report to Prefect that an attempt that has ended had started, where nothing else did."""
+        ...
+
     async def exit(self, running: AttemptState) -> Exit | None:
-        """How did it end? None: nothing that saw it survived."""
+        """How did it end? None: nothing that saw it survived.
+
+        Asked before its GPUs are free: the answer needs no system that may be unavailable.
+        """
         ...
 
     def held_gpus(self, running: AttemptState) -> bool:

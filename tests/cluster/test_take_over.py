@@ -67,5 +67,32 @@ def test_when_the_acting_worker_is_killed_the_other_acts_within_15_s_and_nothing
     assert _s(killed_at, acted_at) <= TAKE_OVER_S
 
 
+def test_a_container_that_was_done_is_not_run_again_when_its_worker_and_its_job_are_gone(
+    new_pool, namespace, server
+):
+    """Prefect was unavailable when it ended: nothing but the ledger knows how."""
+    pool = new_pool()
+    pool.start_worker()
+    deployment = pool.deploy(f"{FLOWS}:do_nothing")
+    run = pool.submit(deployment, "done", container_command=_SLEEP, gpu_count=4)
+    pool.wait_until(run, "Running", timeout_s=120)
+    server.stop()
+    try:
+        wait_for(lambda: pool.attempts(run)[0].gone_at, "its GPUs are free", timeout_s=120)
+        (seen,) = pool.attempts(run)
+        assert (seen.released_at, seen.exit.exit_code) == (None, 0)
+        pool.kill_worker()
+        namespace.kubectl("delete", "jobs", "--all")
+    finally:
+        server.start()
+    pool.start_worker()
+    pool.wait_until(run, "Completed", timeout_s=120)
+    wait_for(lambda: pool.attempts(run)[-1].released_at, "its attempt is closed")
+    (attempt,) = pool.attempts(run)
+    assert attempt.end_reason == "Completed"
+    assert attempt.released_at == seen.exit.ended_at
+    assert namespace.get("pods")["items"] == []
+
+
 def _s(begin, end):
     return round((end - begin).total_seconds(), 1)

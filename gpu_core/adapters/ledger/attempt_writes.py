@@ -24,6 +24,7 @@ from gpu_core.adapters.ledger.schema import (
 from gpu_core.adapters.ledger.unlogged_costs import mark_unlogged
 from gpu_core.decisions.checks.prefect.pool_claim import PoolClaim
 from gpu_core.decisions.costs.unlogged_cost import CostChange
+from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord, SettlementValue
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.host_summary import HostSummary
@@ -212,6 +213,23 @@ class AttemptWrites(LedgerDatabase):
             settlement=dict(settlement),
         )
 
+    def note_gone(self, attempt_id: str, gone_at: datetime, exit_: Exit | None) -> None:
+        """Write down that nothing of an open attempt lives, and how it ended.
+
+        Its GPUs are free from then on. A worker that takes over judges its end by this: what ran
+        it may be deleted by then.
+
+        Args:
+            gone_at: Since when nothing of it lives.
+            exit_: How it ended, as it was seen; None: nothing saw it.
+        """
+        self._update(
+            attempts,
+            sa.and_(attempts.c.attempt_id == attempt_id, attempts.c.released_at.is_(None)),
+            gone_at=gone_at,
+            exit=exit_,
+        )
+
     def heartbeat(
         self, seen_at: datetime, attempts_seen: Mapping[str, CheckpointReport | None]
     ) -> None:
@@ -303,7 +321,8 @@ class AttemptWrites(LedgerDatabase):
         )
         ended = statement.values(
             released_at=_later(attempts.c.admitted_at, released_at),
-            job_variables=None,  # nothing is judged by them any more
+            # Nothing is judged by them any more.
+            **dict.fromkeys(("job_variables", "gone_at", "exit")),
             **final,
             **{name: value for name, value in saved.items() if value is not None},
         )

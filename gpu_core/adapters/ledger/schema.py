@@ -11,6 +11,7 @@ from sqlalchemy.engine import Dialect
 
 from gpu_core.decisions.costs.capacity_intervals import IntervalEnd
 from gpu_core.decisions.costs.unlogged_cost import CostChange
+from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.clean_text import clean_text
 from gpu_core.decisions.model.cluster import NodeShare
@@ -201,6 +202,32 @@ class HostSummaryJson(sa.types.TypeDecorator[HostSummary]):
         return None if value is None else HostSummary(**value)
 
 
+_EXIT_MOMENTS = frozenset({"started_at", "ended_at", "held_until"})
+
+
+class ExitJson(sa.types.TypeDecorator[Exit]):
+    """The observed end of an attempt, stored as a JSON object without unknown values."""
+
+    impl = sa.JSON(none_as_null=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, _dialect: Dialect) -> Any:
+        if value is None:
+            return None
+        row = value if isinstance(value, dict) else asdict(value)
+        return {
+            k: require_aware(v, k).isoformat() if isinstance(v, datetime) else v
+            for k, v in row.items()
+            if v is not None
+        }
+
+    def process_result_value(self, value: Any, _dialect: Dialect) -> Exit | None:
+        if value is None:
+            return None
+        moments = {k: datetime.fromisoformat(v) for k, v in value.items() if k in _EXIT_MOMENTS}
+        return Exit(**value | moments)
+
+
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -284,6 +311,8 @@ attempts = sa.Table(
     sa.Column("host_summary", HostSummaryJson),
     sa.Column("micro_batch_divisor", sa.Integer),
     sa.Column("bound_at", UtcTimestamp),
+    sa.Column("gone_at", UtcTimestamp),
+    sa.Column("exit", ExitJson),
     # The fence against starting one attempt twice, by any worker.
     sa.UniqueConstraint("flow_run_id", "number"),
     sa.Index("ix_attempts_admitted_at", "admitted_at"),

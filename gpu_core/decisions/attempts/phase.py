@@ -57,7 +57,7 @@ class AttemptPhase(StrEnum):
 TRANSITIONS: Mapping[AttemptPhase, frozenset[AttemptPhase]] = {
     phase: frozenset(map(AttemptPhase, followers.split()))
     for phase, followers in {
-        AttemptPhase.RECOVERING: "launching started draining",
+        AttemptPhase.RECOVERING: "launching started draining released",
         # Settled at once: the ledger refused it, as another worker has started the run.
         AttemptPhase.ADMITTED: "launching started ending settled",
         AttemptPhase.LAUNCHING: "started draining ending",
@@ -152,6 +152,8 @@ def recorded_phase(attempt: Attempt) -> AttemptPhase:
     """
     if attempt.released_at is not None:
         return AttemptPhase.SETTLED
+    if attempt.gone_at is not None:
+        return AttemptPhase.RELEASED
     if attempt.drain_requested_at is not None:
         return AttemptPhase.DRAINING
     return AttemptPhase.LAUNCHING if attempt.started_at is None else AttemptPhase.STARTED

@@ -7,6 +7,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.host_summary import HostSummary
@@ -230,6 +231,11 @@ class Attempt:
     """Since when it is certain that it is on these nodes or on none: from its admission where its
     pods are pinned to them, else from when they were bound. None: its nodes are only planned, or
     the record is from before this was kept."""
+    gone_at: datetime | None = None
+    """Since when nothing of it lives and its GPUs are free, while its end is still to be judged.
+    None: it may live, or it is over."""
+    exit: Exit | None = None
+    """How it ended, as it was seen then. None: nothing saw it, or `gone_at` is None."""
 
     @property
     def is_excused(self) -> bool:

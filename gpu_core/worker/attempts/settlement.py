@@ -31,9 +31,9 @@ from gpu_core.decisions.attempts.diagnosis import Diagnosis, why_container_faile
 from gpu_core.decisions.attempts.excused_ends import EndSigns, Outage, excuse_of
 from gpu_core.decisions.attempts.settlement import EndFacts, NextState, Settlement, settle
 from gpu_core.decisions.attempts.startup_errors import why_unbegun
+from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import Attempt, EndReason, SettlementValue
 from gpu_core.worker.attempts.state import AttemptState, StartFailureKind
-from gpu_core.worker.infrastructure import Exit
 
 # A shell reports a signal as 128 and its number.
 _FIRST_SIGNAL_CODE = 128

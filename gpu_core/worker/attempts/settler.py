@@ -18,6 +18,7 @@ from gpu_core.adapters.prefect.states import restore_rescheduled
 from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.attempts.settlement import Settlement
 from gpu_core.decisions.attempts.startup_errors import is_load_error_logged
+from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.host_summary import HostSummary
@@ -40,7 +41,7 @@ from gpu_core.worker.attempts.settlement import (
 from gpu_core.worker.attempts.settlement_retries import SettlementRetries
 from gpu_core.worker.attempts.state import AttemptState, StartFailure
 from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
-from gpu_core.worker.infrastructure import Exit, Infrastructure, NotStarted
+from gpu_core.worker.infrastructure import Infrastructure, NotStarted
 from gpu_core.worker.operations.outage_errors import is_outage
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.pending.publisher import Publisher
@@ -110,6 +111,7 @@ class Settler:
         self._bind_finally = bind_finally
         self._note_end = note_end
         self._lanes = anyio.Semaphore(_SETTLED_AT_ONCE)
+        self._settling: set[str] = set()
         self.stories: dict[str, str] = {}
         """Why a run's last attempt ended, for those that wait for their next one."""
 
@@ -123,6 +125,10 @@ class Settler:
         now = datetime.now(UTC)
         for running in self._attempts:
             with self._attempts.faults.of_run(running, "ended", now):
+                if running.attempt.attempt_id in self._settling:
+                    continue
+                if running.phase is AttemptPhase.RELEASED:
+                    self._begin(running)  # another worker saw that nothing of it lives
                 if running.phase is AttemptPhase.RECOVERING or running.phase.has_ended:
                     continue
                 if running.attempt.flow_run_id in submitting:
@@ -139,7 +145,9 @@ class Settler:
             self._begin(running)
 
     def _begin(self, running: AttemptState) -> None:
-        running.move_to(AttemptPhase.ENDING, datetime.now(UTC))
+        if running.phase.holds_gpus:
+            running.move_to(AttemptPhase.ENDING, datetime.now(UTC))
+        self._settling.add(running.attempt.attempt_id)
         self._tasks.start_soon(self._settle_until_done, running)
 
     async def _settle_until_done(self, running: AttemptState) -> None:
@@ -158,6 +166,7 @@ class Settler:
                 _log.debug("Why it could not be settled", exc_info=True)
                 with anyio.move_on_after(pause_s):
                     await self._outages.wait_for_return()
+        self._settling.discard(running.attempt.attempt_id)
         await self._report(running, final)
 
     def _pause_s(
@@ -228,7 +237,8 @@ class Settler:
         if not await self._infrastructure.kill(running):
             raise RuntimeError("its processes do not end")
         if running.phase.holds_gpus:
-            running.move_to(AttemptPhase.RELEASED, datetime.now(UTC))
+            await self._note_gone(running)
+            running.move_to(AttemptPhase.RELEASED, running.gone_at or datetime.now(UTC))
             _log.debug("The GPUs of %r are free", running.record.name)
             self._wake()
         if not running.is_claimed:
@@ -246,6 +256,20 @@ class Settler:
                 state = published.state
                 return state.name if state is not None and state.is_final() else None
 
+    async def _note_gone(self, running: AttemptState) -> None:
+        """Write down how it ended before its GPUs are another's.
+
+        Prefect hears of the end later. If this worker loses its lease or its life until then, the
+        next one may find nothing else that saw the end: ended Jobs are deleted after a while.
+        """
+        if not running.is_claimed:
+            return
+        gone_at = datetime.now(UTC)
+        exit_ = await self._infrastructure.exit(running)
+        await in_thread(self._ledger.note_gone, running.attempt.attempt_id, gone_at, exit_)
+        # The exit is seen anew when it is judged: more of its output may be known by then.
+        running.attempt = replace(running.attempt, gone_at=gone_at)
+
     def _forget(self, running: AttemptState) -> None:
         """It is settled."""
         self._attempts.remove(running)
@@ -258,7 +282,8 @@ class Settler:
         await self._infrastructure.refresh([running])
         run = await self._run_as_it_ended(running)
         earlier = [a for a in await self._history(flow_run_id) if a.released_at is not None]
-        exit_ = await self._infrastructure.exit(running)
+        await self._infrastructure.report_start(running)
+        exit_ = running.attempt.exit or await self._infrastructure.exit(running)
         await self._note_start(running, exit_)
         begun = run is not None and await has_begun(self._client, run)
         lines = await self._unexplained_output(running, run, exit_)

@@ -154,7 +154,7 @@ class AttemptState:
     @property
     def gone_at(self) -> datetime | None:
         """Since when none of its processes lives and its GPUs are free; None: it holds them."""
-        return self.life.entered_at(AttemptPhase.RELEASED)
+        return self.attempt.gone_at or self.life.entered_at(AttemptPhase.RELEASED)
 
     @property
     def is_stop_requested(self) -> bool:

@@ -36,6 +36,7 @@ from gpu_core.decisions.kubernetes.variables.prefect_fields import PREFECT_FIELD
 from gpu_core.decisions.kubernetes.variables.variables import (
     PodRequest,
 )
+from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node
 from gpu_core.decisions.model.gpu_summary import GpuSummary
@@ -53,7 +54,6 @@ from gpu_core.worker.attempts.run_log import run_fields
 from gpu_core.worker.attempts.state import AttemptState, StartFailureKind
 from gpu_core.worker.infrastructure import (
     Binding,
-    Exit,
     NotStarted,
     ObservedUse,
     Postponed,
@@ -654,15 +654,18 @@ class KubernetesInfrastructure:
         await self._keep_final_logs(running)
         return self._final_logs.of(running.attempt.attempt_id)
 
+    async def report_start(self, running: AttemptState) -> None:
+        """Report that a container has run, in which no flow reports that."""
+        has_run = bool(begun_pods(self._view.last_pods_of(running.attempt.attempt_id)))
+        if has_run and is_container_job(running) and self._containers is not None:
+            await self._containers.report_running(running)
+
     async def exit(self, running: AttemptState) -> Exit | None:
         """The end of the attempt, from the last known statuses of its pods."""
         attempt_id = running.attempt.attempt_id
         is_postponed = running.failure(StartFailureKind.POSTPONED) is not None
         if is_postponed and self._is_incomplete(running):
             return None  # what its pods did was to wait for the others
-        has_run = bool(begun_pods(self._view.last_pods_of(attempt_id)))
-        if has_run and is_container_job(running) and self._containers is not None:
-            await self._containers.report_running(running)
         lines = self._last_lines_followed(attempt_id)
         pods = self._view.last_pods_of(attempt_id)
         if self._is_operated(running):

@@ -26,6 +26,7 @@ from gpu_core.adapters.files.run_files import (
 )
 from gpu_core.adapters.host.stack_dumps import dump_stacks
 from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_HELP, SIGNING_KEY_VARIABLE
+from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node
 from gpu_core.decisions.model.errors import InvalidInput
@@ -44,13 +45,7 @@ from gpu_core.decisions.telemetry.metrics import WorkerFacts
 from gpu_core.decisions.telemetry.planning import measurements_of, utilization_by_workload
 from gpu_core.decisions.telemetry.virtual_gpus import VIRTUAL_PREFIX
 from gpu_core.worker.attempts.state import AttemptState
-from gpu_core.worker.infrastructure import (
-    Exit,
-    ObservedUse,
-    Started,
-    TerminationRequest,
-    Unavailable,
-)
+from gpu_core.worker.infrastructure import ObservedUse, Started, TerminationRequest, Unavailable
 from gpu_core.worker.operations.outage_errors import OUTAGE_ERRNOS
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.process.gpus.devices import local_nodes, visible_devices
@@ -336,6 +331,9 @@ class ProcessInfrastructure:
     def held_gpus(self, running: AttemptState) -> bool:
         """Always: its process starts on the GPUs of its plan."""
         return True
+
+    async def report_start(self, running: AttemptState) -> None:
+        """Its flow has reported it."""
 
     async def exit(self, running: AttemptState) -> Exit | None:
         """The exit that the launcher recorded; None: it has recorded none."""

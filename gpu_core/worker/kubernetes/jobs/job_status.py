@@ -13,10 +13,11 @@ from gpu_core.decisions.kubernetes.status.image_errors import why_never_pulled
 from gpu_core.decisions.kubernetes.status.outcome import Cause, Charge, JobOutcome, Phase
 from gpu_core.decisions.kubernetes.status.pod_pending import quota_refusal
 from gpu_core.decisions.kubernetes.status.pod_termination import main_end
+from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.units import format_duration
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
-from gpu_core.worker.infrastructure import Exit, TerminationRequest
+from gpu_core.worker.infrastructure import TerminationRequest
 from gpu_core.worker.kubernetes.cluster.cluster_cache import has_ended
 
 # Messages of runc and crun; no other error that keeps a container from starting has them.

@@ -7,9 +7,10 @@ from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.kubernetes.operators import custom_job_outcome
 from gpu_core.decisions.kubernetes.status.outcome import Cause, JobOutcome, Phase, outcome
 from gpu_core.decisions.kubernetes.status.pod_pending import quota_refusal, waiting_of
+from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
-from gpu_core.worker.infrastructure import Exit, TerminationRequest
+from gpu_core.worker.infrastructure import TerminationRequest
 from gpu_core.worker.kubernetes.cluster.cluster_cache import has_ended
 from gpu_core.worker.kubernetes.jobs.job_status import (
     given_up,

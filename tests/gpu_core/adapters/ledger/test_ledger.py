@@ -9,6 +9,7 @@ import pytest
 
 from gpu_core.adapters.files.run_files import CheckpointReport
 from gpu_core.adapters.ledger import Ledger, UnknownAttempt, engine
+from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.gpu_summary import GpuSummary
@@ -262,6 +263,39 @@ def test_an_attempt_is_closed_once_and_keeps_its_first_end(ledger: Ledger) -> No
     )  # fmt: skip
     assert stored(ledger) == want
     assert ledger.open_attempts("gpus", "host-1") == ()
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(None, id="nothing saw it"),
+        pytest.param(Exit(), id="nothing is known of it"),
+        pytest.param(
+            Exit(
+                exit_code=137,
+                started_at=at(1),
+                ended_at=at(2),
+                held_until=at(2.5),
+                message='Out of memory: "größer" \n',
+                is_flow=False,
+                is_interruption=True,
+                is_gang_lost=True,
+                is_own_failure=True,
+                is_permanent=True,
+            ),
+            id="all",
+        ),
+    ],
+)
+def test_how_an_attempt_ended_is_kept_until_its_end_is_judged(
+    ledger: Ledger, seen: Exit | None
+) -> None:
+    attempt = open_one(ledger, started_at=at(1))
+    ledger.note_gone(attempt.attempt_id, at(3), seen)
+    assert stored(ledger) == replace(attempt, gone_at=at(3), exit=seen)
+    assert close(ledger)
+    ledger.note_gone(attempt.attempt_id, at(4), seen)  # it is over
+    assert (stored(ledger).gone_at, stored(ledger).exit) == (None, None)
 
 
 def test_the_last_report_of_checkpoints_is_kept_at_the_end(ledger: Ledger) -> None:

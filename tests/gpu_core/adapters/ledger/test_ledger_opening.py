@@ -58,7 +58,8 @@ def test_an_upgrade_takes_no_planned_node_for_a_certain_one(ledger_url: str) -> 
         )
     engine = sa.create_engine(parse_url(ledger_url))
     with engine.begin() as connection:
-        connection.execute(sa.text("ALTER TABLE attempts DROP COLUMN bound_at"))
+        for column in ("bound_at", "gone_at", "exit"):
+            connection.execute(sa.text(f"ALTER TABLE attempts DROP COLUMN {column}"))
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0020'"))
     engine.dispose()
     with Ledger.open(ledger_url) as ledger:

@@ -24,7 +24,7 @@ P = AttemptPhase
 # Written out again: what follows each phase, and what it says of the attempt.
 #   phase: (followers, holds GPUs, is up, has ended, is stopping)
 TABLE = {
-    P.RECOVERING: ({P.LAUNCHING, P.STARTED, P.DRAINING}, True, False, False, False),
+    P.RECOVERING: ({P.LAUNCHING, P.STARTED, P.DRAINING, P.RELEASED}, True, False, False, False),
     P.ADMITTED: ({P.LAUNCHING, P.STARTED, P.ENDING, P.SETTLED}, True, False, False, False),
     P.LAUNCHING: ({P.STARTED, P.DRAINING, P.ENDING}, True, False, False, False),
     P.STARTED: ({P.RUNNING, P.DRAINING, P.ENDING}, True, True, False, False),
@@ -88,6 +88,11 @@ def test_an_illegal_transition_names_attempt_phases_and_history_and_can_be_pickl
             {"started_at": NOON, "settlement": {"end_reason": "Crashed"}},
             P.STARTED,
             id="judged and not closed: what is left of it may live",
+        ),
+        pytest.param(
+            {"started_at": NOON, "drain_requested_at": NOON, "gone_at": NOON},
+            P.RELEASED,
+            id="a worker saw that nothing of it lives: its GPUs may be another's",
         ),
         pytest.param(
             {"started_at": NOON, "released_at": NOON, "end_reason": EndReason.COMPLETED},

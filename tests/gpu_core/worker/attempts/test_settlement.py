@@ -29,6 +29,7 @@ from prefect.states import (
 from gpu_core.decisions.attempts.excused_ends import Outage
 from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.attempts.settlement import Settlement
+from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.requests.job_variables import GpuRequest
@@ -44,7 +45,6 @@ from gpu_core.worker.attempts.settlement import (
     to_record,
 )
 from gpu_core.worker.attempts.state import AttemptState
-from gpu_core.worker.infrastructure import Exit
 
 NOW = datetime.now(UTC)
 RUN = "11111111-1111-1111-1111-111111111111"

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -16,7 +17,8 @@ from prefect.states import Completed, Crashed, Failed, Running
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.quickstart.services import free_port
-from gpu_core.decisions.attempts.phase import AttemptPhase
+from gpu_core.decisions.attempts.phase import AttemptPhase, recorded_phase
+from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
@@ -32,7 +34,7 @@ from gpu_core.worker.attempts.settler import Settler
 from gpu_core.worker.attempts.state import AttemptState, StartFailure, StartFailureKind
 from gpu_core.worker.attempts.terminator import Terminator, _lingers
 from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
-from gpu_core.worker.infrastructure import Exit, NotStarted, TerminationRequest
+from gpu_core.worker.infrastructure import NotStarted, TerminationRequest
 from gpu_core.worker.pending.publisher import Publisher
 from gpu_core.worker.prefect import starts_first
 from gpu_core.worker.prefect.starts_first import StartsFirst
@@ -130,6 +132,100 @@ def test_gpus_are_free_only_when_the_last_process_has_ended(tmp_path, ledger, ru
         assert not running.phase.holds_gpus
 
     while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+def test_how_an_attempt_ended_is_written_down_before_its_gpus_are_free(
+    tmp_path, ledger, running, monkeypatch
+):
+    """Nothing else may have seen it when the next worker judges it: ended Jobs are deleted."""
+    seen = Exit(exit_code=0, ended_at=datetime.now(UTC), is_flow=False)
+
+    async def exit_(_infrastructure, of):
+        assert of.phase.holds_gpus
+        return seen
+
+    monkeypatch.setattr(ProcessInfrastructure, "exit", exit_)
+
+    async def act(settler, woken):
+        settler.find_ended(set())
+        await woken.wait()
+        (written,) = ledger.open_attempts("gpus", "host-1")
+        assert written.exit == seen
+        assert written.gone_at == running.gone_at
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+def test_gpus_stay_held_while_an_end_cannot_be_written_down(tmp_path, ledger, running, monkeypatch):
+    def refuse(*_arguments):
+        tried.set()
+        raise OSError("the disk is full")
+
+    tried = threading.Event()
+    monkeypatch.setattr(Ledger, "note_gone", refuse)
+
+    async def act(settler, _woken):
+        settler.find_ended(set())
+        await anyio.to_thread.run_sync(tried.wait)
+        assert running.phase is AttemptPhase.ENDING
+
+    with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
+        while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+@pytest.mark.parametrize("was_noted", [True, False])
+def test_the_next_worker_judges_an_end_by_what_the_last_one_saw(
+    tmp_path, ledger, running, monkeypatch, was_noted
+):
+    """A container that is done is not run again because its Job has been deleted meanwhile."""
+    ended_at = running.attempt.admitted_at + timedelta(minutes=20)
+    gone_at = ended_at + timedelta(seconds=2)
+    if was_noted:
+        ledger.note_gone(
+            *(running.attempt.attempt_id, gone_at),
+            Exit(exit_code=0, ended_at=ended_at, is_flow=False),
+        )
+    (found,) = ledger.open_attempts("gpus", "host-1")
+    taken_over = replace(running, attempt=found, phase_at_first=AttemptPhase.RECOVERING)
+    taken_over.move_to(recorded_phase(found), datetime.now(UTC))
+    assert taken_over.phase.holds_gpus is not was_noted
+
+    async def answer(value):
+        return value
+
+    ids = dict.fromkeys(("id", "flow_id", "work_queue_id"), UUID(RUN))
+    run = FlowRun(**ids, state=Running())
+    monkeypatch.setattr(RunReader, "of", lambda *_: answer(run))
+    monkeypatch.setattr("gpu_core.worker.attempts.settler.has_begun", lambda *_: answer(True))
+    published = []
+
+    async def publish(_client, _running, _run, settlement):
+        published.append(settlement.next_state)
+        return Published(stands=True)
+
+    monkeypatch.setattr("gpu_core.worker.attempts.settler.publish", publish)
+    monkeypatch.setattr(
+        "gpu_core.worker.attempts.settler.allow_another_attempt", lambda *_, **__: answer(None)
+    )
+    monkeypatch.setattr(Settler, "_parent", lambda *_: answer(None))
+
+    async def act(settler, _woken):
+        settled = anyio.Event()
+        monkeypatch.setattr(settler._infrastructure, "settled", lambda _running: settled.set())
+        settler.find_ended(set())
+        settler.find_ended(set())  # the next cycle, while it is being settled
+        await settled.wait()
+
+    with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
+        while_the_api_is_away(tmp_path, ledger, taken_over, act)
+    (attempt,) = ledger.attempts_of([RUN])[RUN]
+    if was_noted:
+        assert published == ["Completed"]
+        assert (attempt.end_reason, attempt.released_at) == (EndReason.COMPLETED, ended_at)
+    else:
+        assert published == ["AwaitingRetry"]
+        assert attempt.end_reason is EndReason.INTERRUPTED
+    assert (attempt.gone_at, attempt.exit) == (None, None)
 
 
 def test_a_sampler_that_left_something_broken_keeps_no_end_from_being_settled(
