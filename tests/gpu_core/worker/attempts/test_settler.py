@@ -18,6 +18,7 @@ from prefect.states import Completed, Crashed, Failed, Running
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.quickstart.services import free_port
 from gpu_core.decisions.attempts.phase import AttemptPhase, recorded_phase
+from gpu_core.decisions.attempts.settlement import Settlement
 from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.workload import Workload
@@ -28,7 +29,7 @@ from gpu_core.decisions.requests.run_workload import RunLimits
 from gpu_core.testing.builders.attempts import admit, make_attempt, make_run
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_reader import RunReader
-from gpu_core.worker.attempts.settlement import Published
+from gpu_core.worker.attempts.settlement import Ending, Published
 from gpu_core.worker.attempts.settlement_retries import SettlementRetries
 from gpu_core.worker.attempts.settler import Settler
 from gpu_core.worker.attempts.state import AttemptState, StartFailure, StartFailureKind
@@ -382,6 +383,35 @@ def test_an_end_is_settled_as_soon_as_the_api_is_back(tmp_path, ledger, running,
         assert tries == [1, 2]
 
     while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+@pytest.mark.parametrize(
+    ("end", "want"),
+    [
+        pytest.param(EndReason.HUNG, frozenset({"node-1"}), id="the next attempt avoids it"),
+        pytest.param(EndReason.CRASHED, frozenset(), id="no node is at fault for a crash"),
+    ],
+)
+def test_the_nodes_of_the_ranks_that_hung_are_written_down(tmp_path, ledger, running, end, want):
+    """Those alone, of a gang: the others have worked."""
+    running.faulty_nodes = frozenset({"node-1"})
+    settlement = Settlement(
+        end_reason=end, is_charged_failure=True, next_state="AwaitingRetry", message="It ended."
+    )
+    ending = Ending(
+        settlement=settlement,
+        released_at=datetime.now(UTC),
+        exit_code=None,
+        is_end_estimated=False,
+    )
+
+    async def act(settler, _woken):
+        await settler._remember(running, ending)
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+    (attempt,) = ledger.open_attempts("gpus", "host-1")
+    assert attempt.faulty_nodes == want
+    assert attempt.settlement["end_reason"] == end
 
 
 class NoPauses(SettlementRetries):
