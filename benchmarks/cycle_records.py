@@ -29,8 +29,8 @@ from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.cluster import Allocation, Machine, Node, Snapshot
 from gpu_core.decisions.model.workload import Shape, Workload
 from gpu_core.decisions.policy.policy import parse_policy
-from gpu_core.decisions.scheduling.isolation import plan_apart
-from gpu_core.decisions.scheduling.plan import Admit, Plan
+from gpu_core.decisions.scheduling.cycle.isolation import plan_apart
+from gpu_core.decisions.scheduling.plan.plan import Admit, Plan
 from gpu_core.worker.watch.capacity import CapacityWatch
 from gpu_core.worker.watch.decision_log import DecisionLog
 from gpu_core.worker.watch.prices import Prices

@@ -24,8 +24,8 @@ from benchmarks.report import percentile
 from gpu_core.decisions.model.cluster import Allocation, Node, NodeShare, Placement, Snapshot
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Shape, Workload
 from gpu_core.decisions.policy.policy import Policy, parse_policy
-from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
-from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import Planner, plan_cycle
+from gpu_core.decisions.scheduling.plan.plan import Admit, Plan, Preempt
 from gpu_core.worker.operations.garbage import rare_garbage_collection
 
 _NOW = datetime(2026, 9, 1, tzinfo=UTC)

@@ -62,7 +62,7 @@ from gpu_core.decisions.kubernetes.nodes.virtual_nodes import planned_nodes
 from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT, Node
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD
 from gpu_core.decisions.policy.policy import Policy, parse_policy
-from gpu_core.decisions.scheduling.planner import Planner
+from gpu_core.decisions.scheduling.cycle.planner import Planner
 from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
 from gpu_core.decisions.simulation.outcomes import Simulation
 from gpu_core.decisions.simulation.run_time_oracle import LearnedRunTimes

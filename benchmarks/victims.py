@@ -13,8 +13,8 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gpu_core.decisions.scheduling.plan import Preempt
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
+from gpu_core.decisions.scheduling.plan.plan import Preempt
 from gpu_core.testing.builders.workloads import NOW
 from tests.gpu_core.decisions.scheduling.eviction.victim_oracle import Oracle, contest
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot
 from gpu_core.decisions.model.workload import Workload
-from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
+from gpu_core.decisions.scheduling.plan.plan import Admit, Plan, Preempt
 from gpu_core.testing.builders.workloads import (
     CRITICAL,
     HIGH,

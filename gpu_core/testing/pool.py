@@ -9,8 +9,8 @@ from gpu_core.decisions.model.errors import InvalidInput, nearest_name
 from gpu_core.decisions.model.reasons import Explanation
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
+from gpu_core.decisions.scheduling.plan.plan import Admit, Plan, Preempt
 from gpu_core.testing.builders.workloads import make_node, make_policy, make_workload
 from gpu_core.testing.clock import Clock
 

@@ -22,8 +22,8 @@ from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budget_alerts import due_alerts
-from gpu_core.decisions.scheduling.isolation import plan_apart
-from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
+from gpu_core.decisions.scheduling.cycle.isolation import plan_apart
+from gpu_core.decisions.scheduling.plan.plan import Admit, Plan, Preempt
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.node_avoidance import zone_of
 from gpu_core.decisions.telemetry.gpu_groups import gpu_groups

@@ -22,8 +22,8 @@ from gpu_core.decisions.requests.job_variables import GpuRequest
 from gpu_core.decisions.requests.permissions import permitted
 from gpu_core.decisions.requests.run_tags import HOLD_TAG, held_by_tag
 from gpu_core.decisions.requests.run_workload import workload_from_request
-from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.decisions.scheduling.waiting_bounds import WaitingRun, refused_runs
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
+from gpu_core.decisions.scheduling.queue.waiting_bounds import WaitingRun, refused_runs
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.next_attempt import NextAttempts

@@ -78,7 +78,7 @@ def test_the_headings_of_the_changelog_have_no_retired_word() -> None:
             id="a log line",
         ),
         pytest.param(
-            "gpu_core/decisions/scheduling/messages.py",
+            "gpu_core/decisions/scheduling/plan/messages.py",
             'f"{gpus} free on nodes that failed " f"{name} lately"',
             ["'lately'"],
             id="a text with values in it",

@@ -42,7 +42,7 @@ from gpu_core.decisions.costs.usage import US_PER_HOUR
 from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
-from gpu_core.decisions.scheduling.calendar import windows_between
+from gpu_core.decisions.scheduling.reservations.calendar import windows_between
 
 
 class Output(StrEnum):

@@ -26,7 +26,7 @@ from gpu_core.decisions.costs.holders_table import (
 )
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.units import count
-from gpu_core.decisions.scheduling.queue_table import (
+from gpu_core.decisions.scheduling.queue.queue_table import (
     QueueTableEntry,
     artifact_key,
     from_row,

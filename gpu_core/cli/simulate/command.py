@@ -31,8 +31,8 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.ordering import OrderKey
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.policy.run_times import RunTimePolicy
-from gpu_core.decisions.scheduling.plan import Plan
-from gpu_core.decisions.scheduling.planner import Planner
+from gpu_core.decisions.scheduling.cycle.planner import Planner
+from gpu_core.decisions.scheduling.plan.plan import Plan
 from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
 from gpu_core.decisions.simulation.fitting import fitting
 from gpu_core.decisions.simulation.metrics import Metrics, Spread, metrics, spread

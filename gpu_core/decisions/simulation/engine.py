@@ -13,7 +13,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import RunTime, Shape, Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.fair_share import UsageMeter
-from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
+from gpu_core.decisions.scheduling.plan.plan import Admit, Plan, Preempt
 from gpu_core.decisions.simulation.attempts import attempt_record
 from gpu_core.decisions.simulation.nodes import Nodes
 from gpu_core.decisions.simulation.outcomes import Held, JobOutcome, Simulation

@@ -32,7 +32,7 @@ from gpu_core.decisions.costs.run_history_markdown import attempts_markdown, att
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.table_cells import Row
-from gpu_core.decisions.scheduling.queue_table import (
+from gpu_core.decisions.scheduling.queue.queue_table import (
     QueueTableEntry,
     artifact_key,
     notices_metadata,

@@ -13,7 +13,7 @@ from prefect.states import Cancelled, Failed
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.policy.waiting import WaitingPolicy
-from gpu_core.decisions.scheduling.plan import Plan
+from gpu_core.decisions.scheduling.plan.plan import Plan
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.run_budget import refusal
 from gpu_core.worker.attempts.run_faults import RunFaults

@@ -12,7 +12,7 @@ from datetime import datetime
 from prefect.events import emit_event
 
 from gpu_core.decisions.model.cluster import Allocation, Node
-from gpu_core.decisions.scheduling.plan import Command, ScaleDown, ScaleHint, ScaleUp
+from gpu_core.decisions.scheduling.plan.plan import Command, ScaleDown, ScaleHint, ScaleUp
 
 _log = logging.getLogger("prefect.gpu.scale")
 

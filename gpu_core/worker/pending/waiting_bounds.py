@@ -5,7 +5,7 @@ from datetime import datetime
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.policy.waiting import WaitingPolicy
-from gpu_core.decisions.scheduling.waiting_bounds import RefusedRun, WaitingRun, refused_runs
+from gpu_core.decisions.scheduling.queue.waiting_bounds import RefusedRun, WaitingRun, refused_runs
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.pending.demand import Demand
 

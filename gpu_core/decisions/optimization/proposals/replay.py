@@ -17,7 +17,7 @@ from gpu_core.decisions.optimization.proposals.interruption_model import (
 )
 from gpu_core.decisions.optimization.proposals.run_facts import Configuration, RunFact
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.scheduling.planner import Planner
+from gpu_core.decisions.scheduling.cycle.planner import Planner
 from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
 from gpu_core.decisions.simulation.run_time_oracle import LearnedRunTimes
 from gpu_core.decisions.simulation.trace import Trace, TraceJob

@@ -6,14 +6,14 @@ from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
-from gpu_core.decisions.scheduling.allocations import Account, AllocationIndex, Holding
 from gpu_core.decisions.scheduling.eviction.cost import (
     Candidates,
     Loss,
     PreemptionCandidate,
     cheapest_covers,
 )
-from gpu_core.decisions.scheduling.quota_usage import Entitlements
+from gpu_core.decisions.scheduling.state.allocations import Account, AllocationIndex, Holding
+from gpu_core.decisions.scheduling.state.quota_usage import Entitlements
 
 
 class PreemptionScope(NamedTuple):

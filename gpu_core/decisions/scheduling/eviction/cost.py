@@ -8,8 +8,8 @@ from typing import NamedTuple
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, epoch_s
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.scheduling.allocations import Holding
-from gpu_core.decisions.scheduling.plan import Preempt
+from gpu_core.decisions.scheduling.plan.plan import Preempt
+from gpu_core.decisions.scheduling.state.allocations import Holding
 
 
 class Loss(NamedTuple):

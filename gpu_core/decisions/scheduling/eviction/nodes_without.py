@@ -6,8 +6,8 @@ from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.placement.node_info import NodeInfo
-from gpu_core.decisions.scheduling.allocations import Holding
 from gpu_core.decisions.scheduling.eviction.victims import release_holding
+from gpu_core.decisions.scheduling.state.allocations import Holding
 
 
 class NodesWithout:

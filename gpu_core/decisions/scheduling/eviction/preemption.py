@@ -7,8 +7,6 @@ from gpu_core.decisions.model.bit_set import numbers_in
 from gpu_core.decisions.model.units import epoch_s
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.policy.preemption import PreemptionPolicy, TakesFrom
-from gpu_core.decisions.scheduling.allocations import Holding
-from gpu_core.decisions.scheduling.cluster_state import SchedulerState
 from gpu_core.decisions.scheduling.eviction.candidates import PreemptionIndex, PreemptionScope
 from gpu_core.decisions.scheduling.eviction.cost import Candidates, PreemptionCandidate
 from gpu_core.decisions.scheduling.eviction.nodes_without import NodesWithout
@@ -28,9 +26,11 @@ from gpu_core.decisions.scheduling.eviction.victims import (
     Victims,
     counts_only_gpus,
 )
-from gpu_core.decisions.scheduling.ordering import Key
-from gpu_core.decisions.scheduling.queue import QueueEntry, WorkloadGroup
-from gpu_core.decisions.scheduling.quota_usage import Allowance
+from gpu_core.decisions.scheduling.queue.ordering import Key
+from gpu_core.decisions.scheduling.queue.queue import QueueEntry, WorkloadGroup
+from gpu_core.decisions.scheduling.state.allocations import Holding
+from gpu_core.decisions.scheduling.state.cluster_state import SchedulerState
+from gpu_core.decisions.scheduling.state.quota_usage import Allowance
 
 Allows = Callable[[str], bool]
 """Returns whether the node may be used."""

@@ -7,7 +7,6 @@ from gpu_core.decisions.model.bit_set import bits_of, numbers_in
 from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.groups import Group
-from gpu_core.decisions.scheduling.allocations import Holding
 from gpu_core.decisions.scheduling.eviction.candidates import PreemptionIndex, PreemptionScope
 from gpu_core.decisions.scheduling.eviction.cost import PreemptionCandidate
 from gpu_core.decisions.scheduling.eviction.victim_search import (
@@ -16,7 +15,8 @@ from gpu_core.decisions.scheduling.eviction.victim_search import (
     VictimProblem,
 )
 from gpu_core.decisions.scheduling.eviction.victims import counts_only_gpus, release_holding
-from gpu_core.decisions.scheduling.quota_usage import Entitlements
+from gpu_core.decisions.scheduling.state.allocations import Holding
+from gpu_core.decisions.scheduling.state.quota_usage import Entitlements
 
 
 class QuotaCheck:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.groups import Group
 from gpu_core.decisions.placement.node_info import NodeInfo
-from gpu_core.decisions.scheduling.allocations import Holding
 from gpu_core.decisions.scheduling.eviction.candidates import (
     NodeCandidates,
     PreemptionIndex,
     PreemptionScope,
 )
 from gpu_core.decisions.scheduling.eviction.cost import Loss, PreemptionCandidate
+from gpu_core.decisions.scheduling.state.allocations import Holding
 
 _INFINITE = Loss(lost=10**30)
 """More than any set loses."""

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from gpu_core.cli.queue.table import holder_lines, waiting_lines
 from gpu_core.decisions.costs.holders_table import HoldersTableEntry
-from gpu_core.decisions.scheduling.queue_table import QueueTableEntry
+from gpu_core.decisions.scheduling.queue.queue_table import QueueTableEntry
 from gpu_core.testing.builders.workloads import NOW, ago
 
 WIDTHS = [pytest.param(width, id=f"{width} columns") for width in (40, 80, 120)]

@@ -10,8 +10,8 @@ from gpu_core.decisions.costs.planning_prices import with_prices_of_now
 from gpu_core.decisions.costs.price_book import Capacity, PriceBook
 from gpu_core.decisions.model.cluster import Machine, Node
 from gpu_core.decisions.policy.policy import Policy, parse_policy
-from gpu_core.decisions.scheduling.plan import Preempt
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
+from gpu_core.decisions.scheduling.plan.plan import Preempt
 from gpu_core.testing.builders.attempts import at
 from gpu_core.testing.builders.workloads import (
     HIGH,

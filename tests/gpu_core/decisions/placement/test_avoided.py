@@ -11,7 +11,7 @@ from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.placement.workload_mix import rounded_mix
 from gpu_core.decisions.policy.placement import Strategy
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
 from gpu_core.testing.builders.workloads import (
     NOW,
     make_allocation,

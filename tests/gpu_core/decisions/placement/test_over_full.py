@@ -11,8 +11,8 @@ from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.placement.node_info import NodeInfo
 from gpu_core.decisions.policy.preemption import TakesFrom
-from gpu_core.decisions.scheduling.plan import Admit, Preempt
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
+from gpu_core.decisions.scheduling.plan.plan import Admit, Preempt
 from gpu_core.testing.builders.workloads import (
     LOW,
     NOW,

@@ -14,7 +14,7 @@ from gpu_core.decisions.policy.policy import Policy, parse_policy
 from gpu_core.decisions.requests.job_variables import parse_request
 from gpu_core.decisions.requests.run_tags import FIRST_TAG, HOLD_TAG
 from gpu_core.decisions.requests.run_workload import workload_from_request
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
 from gpu_core.testing.builders.workloads import make_node, make_snapshot
 
 NOON = datetime(2026, 9, 1, 12, tzinfo=UTC)

@@ -10,7 +10,7 @@ from gpu_core.decisions.model.workload import Hold, RunTime, RunTimeSource, Work
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
+from gpu_core.decisions.scheduling.plan.plan import Admit, Plan, Preempt
 from gpu_core.testing.builders.workloads import (
     HIGH,
     LOW,

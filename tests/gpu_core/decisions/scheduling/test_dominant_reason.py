@@ -13,8 +13,8 @@ from gpu_core.decisions.model.cluster import Snapshot
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.workload import Hold, RunTime, RunTimeSource, Workload
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.scheduling.plan import Plan, Preempt
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
+from gpu_core.decisions.scheduling.plan.plan import Plan, Preempt
 from gpu_core.testing.builders.workloads import (
     HIGH,
     NOW,

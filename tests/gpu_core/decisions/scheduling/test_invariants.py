@@ -14,8 +14,8 @@ from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, RunTime, RunTimeS
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.quota.cohort_borrowing_and_lending import QuotaTree, QuotaUsage
-from gpu_core.decisions.scheduling.plan import Admit, Preempt
-from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import Planner, plan_cycle
+from gpu_core.decisions.scheduling.plan.plan import Admit, Preempt
 from gpu_core.testing.builders.workloads import (
     HIGH,
     NOW,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.model.measurements import Measurements, NodeLoad
-from gpu_core.decisions.scheduling.plan import Preempt
-from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import Planner, plan_cycle
+from gpu_core.decisions.scheduling.plan.plan import Preempt
 from gpu_core.testing.builders.workloads import (
     HIGH,
     LOW,

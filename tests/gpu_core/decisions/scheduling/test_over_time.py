@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from gpu_core.decisions.model.cluster import Allocation
-from gpu_core.decisions.scheduling.plan import Admit, Preempt
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
+from gpu_core.decisions.scheduling.plan.plan import Admit, Preempt
 from gpu_core.testing.builders.workloads import NOW, make_policy, make_snapshot
 from tests import strategies
 from tests.gpu_core.decisions.scheduling.test_properties import check_plan

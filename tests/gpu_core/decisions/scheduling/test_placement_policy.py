@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpu_core.decisions.scheduling.plan import Admit
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
+from gpu_core.decisions.scheduling.plan.plan import Admit
 from gpu_core.testing.builders.workloads import (
     NOW,
     ago,

@@ -10,8 +10,8 @@ from gpu_core.decisions.model.cluster import Snapshot, Usage
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource
 from gpu_core.decisions.policy.policy import parse_policy
-from gpu_core.decisions.scheduling.plan import Admit, Preempt
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
+from gpu_core.decisions.scheduling.plan.plan import Admit, Preempt
 from gpu_core.testing.builders.workloads import (
     CRITICAL,
     HIGH,

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.decisions.scheduling.plan import Admit, Preempt
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
+from gpu_core.decisions.scheduling.plan.plan import Admit, Preempt
 from gpu_core.testing.builders.workloads import (
     HIGH,
     NOW,

@@ -6,8 +6,8 @@ import pytest
 
 from gpu_core.decisions.model.cluster import Allocation
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.decisions.scheduling.plan import Admit
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
+from gpu_core.decisions.scheduling.plan.plan import Admit
 from gpu_core.testing.builders.workloads import (
     CRITICAL,
     LOW,

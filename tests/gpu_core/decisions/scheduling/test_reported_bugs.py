@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.decisions.scheduling.plan import Admit, Preempt
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
+from gpu_core.decisions.scheduling.plan.plan import Admit, Preempt
 from gpu_core.testing.builders.workloads import (
     HIGH,
     LOW,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_core.decisions.scheduling.planner import Planner
+from gpu_core.decisions.scheduling.cycle.planner import Planner
 from gpu_core.decisions.simulation.engine import simulate
 from gpu_core.decisions.simulation.named_policies import named_policy
 from gpu_core.decisions.simulation.run_time_oracle import TrueRunTimes

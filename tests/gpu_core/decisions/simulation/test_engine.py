@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.policy import Policy, parse_policy
-from gpu_core.decisions.scheduling.planner import Planner
+from gpu_core.decisions.scheduling.cycle.planner import Planner
 from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
 from gpu_core.decisions.simulation.named_policies import named_policy
 from gpu_core.decisions.simulation.outcomes import Held, JobOutcome, Simulation

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.virtual_nodes import planned_name
 from gpu_core.decisions.policy.policy import parse_policy
-from gpu_core.decisions.scheduling.planner import Planner
+from gpu_core.decisions.scheduling.cycle.planner import Planner
 from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
 from gpu_core.decisions.simulation.named_policies import named_policy
 from gpu_core.decisions.simulation.outcomes import Simulation

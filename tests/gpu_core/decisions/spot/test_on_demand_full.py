@@ -11,8 +11,8 @@ from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Workload
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
+from gpu_core.decisions.scheduling.plan.plan import Admit, Plan, Preempt
 from gpu_core.decisions.spot.availability_tracker import OnDemandRequests, SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.next_attempt import NextAttempts

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
-import gpu_core.decisions.scheduling.isolation as isolation
+import gpu_core.decisions.scheduling.cycle.isolation as isolation
 import gpu_core.worker.pending.demand as demand
 import gpu_core.worker.pending.history as history
 import gpu_core.worker.pending.refusals as refusals

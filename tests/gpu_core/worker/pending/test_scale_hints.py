@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from gpu_core.decisions.model.cluster import Flavor
-from gpu_core.decisions.scheduling.plan import ScaleDown, ScaleUp
+from gpu_core.decisions.scheduling.plan.plan import ScaleDown, ScaleUp
 from gpu_core.testing.builders.workloads import NOW, make_node
 from gpu_core.worker.pending import scale_hints
 from gpu_core.worker.pending.scale_hints import ScaleHints

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.checks.files.without_effect import settings_without_effect
 from gpu_core.decisions.policy.policy import parse_policy
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
 from gpu_core.testing.builders.workloads import NOW
 from tests.gpu_core.decisions.scheduling.scenarios import scenario
 from tests.support.examples import examples

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from gpu_core.decisions.model.bit_set import numbers_in
 from gpu_core.decisions.model.units import epoch_s
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
-from gpu_core.decisions.scheduling.allocations import holding_of
+from gpu_core.decisions.scheduling.cycle.planner import Planner
 from gpu_core.decisions.scheduling.eviction.candidates import PreemptionIndex, PreemptionScope
 from gpu_core.decisions.scheduling.eviction.cost import Candidates
 from gpu_core.decisions.scheduling.eviction.nodes_without import NodesWithout
 from gpu_core.decisions.scheduling.eviction.victim_problem import QuotaCheck, victim_problem
-from gpu_core.decisions.scheduling.ordering import WorkloadOrder
-from gpu_core.decisions.scheduling.planner import Planner
+from gpu_core.decisions.scheduling.queue.ordering import WorkloadOrder
+from gpu_core.decisions.scheduling.state.allocations import holding_of
 from gpu_core.testing.builders.workloads import NOW
 from tests.gpu_core.decisions.scheduling.eviction.victim_oracle import contest
 from tests.gpu_core.decisions.scheduling.scenarios import scenario

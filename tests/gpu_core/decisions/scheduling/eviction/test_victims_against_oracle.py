@@ -7,7 +7,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from gpu_core.decisions.scheduling.allocations import holding_of
+from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
 from gpu_core.decisions.scheduling.eviction import preemption
 from gpu_core.decisions.scheduling.eviction.cost import Loss, PreemptionCandidate
 from gpu_core.decisions.scheduling.eviction.victim_search import (
@@ -18,9 +18,9 @@ from gpu_core.decisions.scheduling.eviction.victim_search import (
     VictimProblem,
     VictimSearch,
 )
-from gpu_core.decisions.scheduling.ordering import WorkloadOrder
-from gpu_core.decisions.scheduling.plan import Admit, Preempt
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.plan.plan import Admit, Preempt
+from gpu_core.decisions.scheduling.queue.ordering import WorkloadOrder
+from gpu_core.decisions.scheduling.state.allocations import holding_of
 from gpu_core.testing.builders.workloads import (
     NOW,
     make_allocation,

@@ -1,0 +1,1 @@
+"""The planning cycle: one decision for each pending workload, in the order of the queue."""

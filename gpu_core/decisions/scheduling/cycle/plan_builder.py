@@ -1,0 +1,354 @@
+"""The plan under construction: what this cycle has allocated, and what is left."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+
+from gpu_core.decisions.model.cluster import Flavor, Node, Placement
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape, Workload, planned_s
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
+from gpu_core.decisions.placement.diagnostics import never_fits
+from gpu_core.decisions.policy.backfill import Backfill
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.quota.budgets import BudgetCheck, Budgets
+from gpu_core.decisions.quota.fair_share import Shares
+from gpu_core.decisions.scheduling.eviction.cost import Candidates, PreemptionCandidate
+from gpu_core.decisions.scheduling.eviction.preemption import Allows, Preemption
+from gpu_core.decisions.scheduling.plan.plan import Admit, Command
+from gpu_core.decisions.scheduling.queue.queue import QueueEntry, WorkloadGroup
+from gpu_core.decisions.scheduling.reservations.kept_nodes import Rest, likely_rests
+from gpu_core.decisions.scheduling.reservations.node_closures import NodeClosure
+from gpu_core.decisions.scheduling.reservations.reservations import Amount, Reservations, amount_of
+from gpu_core.decisions.scheduling.state.allocations import Release, SharedUse
+from gpu_core.decisions.scheduling.state.cluster_state import SchedulerState, View
+from gpu_core.decisions.scheduling.state.pending_releases import (
+    awaited_from,
+    free_first,
+    free_parts,
+)
+from gpu_core.decisions.scheduling.state.quota_usage import owner_of
+
+_ASSUMED_S = 24 * SECONDS_PER_HOUR
+"""The run time assumed for a run of unknown length where the calendar closes nodes."""
+
+
+class PlanBuilder:
+    """Builds a plan. Changes the scheduler state on the way, and undoes every change.
+
+    Args:
+        state: The scheduler state.
+        policy: The rules.
+        shares: Fair shares; None: they do not count.
+        budgets: Remaining budgets; None: there are none.
+        closures: Times at which nodes are closed.
+        utilization: What was measured, by workload; as `Measurements.utilization`.
+        possible: All nodes that could be there under `scale.max_gpus`; none: all are planned with.
+        now_s: The time of the plan.
+    """
+
+    def __init__(
+        self,
+        state: SchedulerState,
+        policy: Policy,
+        *,
+        shares: Shares | None,
+        budgets: Budgets | None,
+        closures: Sequence[NodeClosure],
+        now_s: float,
+        utilization: Mapping[str, float] = MappingProxyType({}),
+        possible: Sequence[Node] = (),
+    ) -> None:
+        self._possible = possible
+        self._utilization = utilization
+        self.state = state
+        self.policy = policy
+        self.shares = shares
+        self.budgets = budgets
+        self.now_s = now_s
+        self.commands: list[Command] = []
+        self.reservations = Reservations(self._free_after_draining, self._releases)
+        for closure in closures:
+            self.reservations.close(*closure)
+        self.kept: set[str] = set()
+        """Nodes kept for a workload ahead whose start is unknown."""
+        self.keeps_for_entitled = False
+        """Nodes are reserved or kept for a workload within its team's nominal quota."""
+        self.draining: dict[str, float | None] = {
+            workload_id: _drained_s(state, workload_id) for workload_id in state.draining
+        }
+        """Draining workloads, with their deadline; None: unknown."""
+        # Of a cycle in which thousands wait, each node is asked about hundreds of times.
+        self._known_releases: dict[str, Sequence[Release]] = {}
+        self._started_parts: dict[str, list[SharedUse]] = {}
+        """Shared GPUs of the workloads that this plan starts, by node."""
+        self._known_rests: dict[str, Sequence[Rest]] = {}
+        self._started_rests: dict[str, list[Rest]] = {}
+        """Of the workloads that this plan starts, by node."""
+        self._undo: list[Callable[[], None]] = []
+        self._preemption: Preemption | None = None
+
+    def undo(self) -> None:
+        """Restores the state from before the first change."""
+        while self._undo:
+            self._undo.pop()()
+        for view in (self.state.current, self.state.after_draining):
+            view.entitlements.clear_reservations()
+
+    # What a workload may use.
+
+    def place(self, view: View, group: WorkloadGroup, allows: Allows | None) -> Placement | None:
+        """Where does the workload fit? Nominal quota comes before borrowed quota.
+
+        A preference of GPU types comes before both: a team may borrow for it.
+        """
+        shape = group.shape
+        if not view.entitlements.has_quotas or not shape.gpu_count:
+            return view.cluster.find(shape, allows=allows)
+        allowance = view.entitlements.allowance(group.team, shape)
+        tiers = (allowance.open,) if shape.gpu_types else (allowance.own, allowance.borrowed)
+        for flavors in tiers:
+            placement = (
+                view.cluster.find(shape, flavors=flavors, allows=allows) if flavors else None
+            )
+            if placement is not None:
+                return placement
+        return None
+
+    def place_to_start(self, group: WorkloadGroup, entry: QueueEntry) -> Placement | None:
+        """Where does the workload start now? None: nowhere.
+
+        Conservative backfill has reserved for each: of the GPU type and capacity type that suit it
+        best, a workload starts on the nodes that were reserved for it, the first by name, also
+        where another one would suit it better. Else it could take those of a workload behind it.
+        """
+        allows = self.allows(group, entry)
+        best = self.place(self.state.current, group, allows)
+        if best is None or self.policy.backfill.mode is not Backfill.CONSERVATIVE:
+            return best
+        reserved = self._first_nodes(group, entry, allows, best.flavor)
+        return self.place(self.state.current, group, reserved.__contains__) or best
+
+    def _first_nodes(
+        self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None, flavor: Flavor | None
+    ) -> frozenset[str]:
+        """The first nodes of a flavor on which it could start now; empty: it could not."""
+        nodes = (
+            [node for node in each.nodes if allows is None or allows(node)]
+            for each in self.state.current.cluster.groups(group.shape)
+            if each.flavor == flavor
+        )
+        found = self.reservations.earliest(
+            group.shape,
+            group.team,
+            nodes,
+            self.now_s,
+            or_forever(entry.planned_s),
+            assumed_s(entry),
+        )
+        return frozenset(() if found is None or found[0] > self.now_s else found[1])
+
+    def allows(self, group: WorkloadGroup, entry: QueueEntry) -> Allows | None:
+        """Which nodes may it use? None: all.
+
+        A workload within nominal quota precedes those ahead that have to borrow.
+        """
+        if not self.kept and not self.reservations and self.budgets is None:
+            return None
+        entitlements = self.state.after_draining.entitlements
+        if (
+            entitlements.has_quotas
+            and not self.keeps_for_entitled
+            and entitlements.allowance(group.team, group.shape).reclaimable
+        ):
+            return self.is_open(group, entry)
+        return self._leaves(group, entry)
+
+    def _leaves(self, group: WorkloadGroup, entry: QueueEntry) -> Allows:
+        """Which nodes do workloads ahead leave to it?"""
+        is_open = self.is_open(group, entry)
+        wanted, until_s = amount_of(group.shape), self.now_s + or_forever(entry.planned_s)
+        return lambda node: (
+            node not in self.kept
+            and self.reservations.allows(node, wanted, until_s)
+            and is_open(node)
+        )
+
+    def is_open(self, group: WorkloadGroup, entry: QueueEntry) -> Allows:
+        """Which nodes do the calendar and the budgets leave open to it?"""
+        now_s, until_s = self.now_s, self.now_s + assumed_s(entry)
+        is_payable = self.is_payable(group, entry)
+        return lambda node: (
+            is_payable(node) and self.reservations.is_open(node, group.team, now_s, until_s)
+        )
+
+    def is_payable(self, group: WorkloadGroup, entry: QueueEntry) -> Allows:
+        """Which nodes do the budgets leave open to it?"""
+        if self.budgets is None:
+            return lambda _node: True
+        cluster = self.state.current.cluster
+        payable = {
+            flavor
+            for flavor in self.state.current.entitlements.wanted(group.shape)
+            if self.budget_refusal(entry, flavor) is None
+        }
+        return lambda node: cluster[node].node.flavor in payable
+
+    def budget_refusal(self, entry: QueueEntry, flavor: Flavor) -> BudgetCheck | None:
+        """Which budget refuses it on this flavor? None: none does."""
+        if self.budgets is None:
+            return None
+        price = self.policy.price_micro_usd_per_gpu_hour(*flavor)
+        gpus = entry.workload.shape.total_gpu_milli / WHOLE_GPU_MILLI
+        return self.budgets.refusal(entry.workload, gpus, price, entry.planned_s)
+
+    def exceeds_max_gpus(self, shape: Shape) -> bool:
+        """Does a shape that fits none of the nodes wait for `scale.max_gpus` to let some come?"""
+        return bool(self._possible) and never_fits(shape, self._possible) is None
+
+    # Allocation.
+
+    def start(self, entry: QueueEntry, placement: Placement) -> bool:
+        """Starts the workload. False: part of the placement is assigned to another one."""
+        state, workload = self.state, entry.workload
+        shape = workload.shape
+        try:
+            self._take(state.after_draining.cluster, shape, placement)
+        except InvalidInput:
+            # The rest of a shared GPU is free now, but assigned with the part still to be released.
+            return False
+        self._take(state.current.cluster, shape, placement)
+        self._charge(workload, placement)
+        until_s = self.now_s + or_forever(entry.planned_s)
+        for share in placement.shares:
+            self.reservations.start(share.node, amount_of(shape), until_s, is_whole=shape.is_whole)
+            if not shape.is_whole:
+                self._started_parts.setdefault(share.node, []).extend(
+                    SharedUse(gpu, until_s, workload.workload_id) for gpu in share.gpu_ids
+                )
+                self._known_releases.pop(share.node, None)
+            # As in the next cycle, in which it has run for no time.
+            rest = Rest(entry.planned_s or 0.0, len(share.gpu_ids))
+            self._started_rests.setdefault(share.node, []).append(rest)
+            self._known_rests.pop(share.node, None)
+        self.commands.append(Admit(workload_id=workload.workload_id, placement=placement))
+        return True
+
+    def assign_pending_release(
+        self, workload: Workload, placement: Placement
+    ) -> list[tuple[str, int]]:
+        """Assigns GPUs that are free or draining. Returns the draining holders, with their GPUs."""
+        state, shape = self.state, workload.shape
+        assigned = free_first(state, shape, placement)
+        awaited = awaited_from(state, self.draining, assigned)
+        self._take(state.after_draining.cluster, shape, assigned)
+        # No other workload may start on the assigned GPUs that are free already.
+        for part in free_parts(state, assigned):
+            self._take(state.current.cluster, Shape(gpu_count=len(part.gpu_ids)), part)
+        self._charge(workload, assigned)
+        return awaited
+
+    def reserve_quota(self, group: WorkloadGroup) -> bool:
+        """Keeps quota for a workload that waits for it. False: that would not help."""
+        helps = [
+            view.entitlements.reserve(group.team, group.shape)
+            for view in (self.state.current, self.state.after_draining)
+        ]
+        return helps[-1]
+
+    def preempt(self, victims: Iterable[PreemptionCandidate], preemptor: Workload) -> None:
+        """Preempts these workloads: they drain until the end of the grace period."""
+        deadline_s = self.now_s + self.policy.preemption.grace_period_s
+        for victim in victims:
+            self.preemption.evict(victim)
+            self._undo.append(partial(self.state.after_draining.allocate, victim.holding))
+            self.draining[victim.workload_id] = deadline_s
+            for share in victim.holding.allocation.placement.shares:
+                self._known_releases.pop(share.node, None)
+            self.commands.append(victim.command(preemptor))
+
+    def move(self, victim: PreemptionCandidate, to: Placement, preemptor: Workload) -> None:
+        """Preempts this workload and keeps its new placement for it."""
+        self.preempt([victim], preemptor)
+        self.commands[-1] = replace(victim.command(preemptor), moves_to=to)
+        owner, holding = owner_of(victim.holding.workload), victim.holding
+        after_draining = self.state.after_draining.entitlements
+        after_draining.allocate(owner, holding.flavor, holding.gpu_milli)
+        self._undo.append(partial(after_draining.release, owner, holding.flavor, holding.gpu_milli))
+        for view in (self.state.after_draining, self.state.current):
+            self._take(view.cluster, holding.shape, to)
+
+    @property
+    def preemption(self) -> Preemption:
+        """Made on first use: it reads all allocations."""
+        if self._preemption is None:
+            self._preemption = Preemption(
+                self.state,
+                Candidates(self.state.holdings, self.policy, self.now_s, self._utilization),
+                self.policy.preemption,
+                self.now_s,
+            )
+        return self._preemption
+
+    def _take(self, cluster: ClusterInfo, shape: Shape, placement: Placement) -> None:
+        cluster.allocate(shape, placement)
+        self._undo.append(partial(cluster.release, shape, placement))
+        if self._preemption is not None:
+            self._preemption.invalidate(share.node for share in placement.shares)
+
+    def _charge(self, workload: Workload, placement: Placement) -> None:
+        owner, flavor = owner_of(workload), placement.flavor
+        milli = workload.shape.total_gpu_milli
+        for view in (self.state.current, self.state.after_draining):
+            view.entitlements.allocate(owner, flavor, milli)
+            self._undo.append(partial(view.entitlements.release, owner, flavor, milli))
+        gpus, run_s = milli / WHOLE_GPU_MILLI, planned_s(workload)
+        if self.shares is not None:
+            self.shares.admit(workload.team, workload.user, workload.group, gpus, run_s)
+        if self.budgets is not None and flavor is not None:
+            price = self.policy.price_micro_usd_per_gpu_hour(*flavor)
+            self.budgets.commit(workload, gpus, price, run_s)
+
+    # Input of the reservations.
+
+    def _free_after_draining(self, node: str) -> Amount:
+        cluster = self.state.after_draining.cluster[node]
+        return Amount(cluster.free_gpus, cluster.cpu_milli_left, cluster.memory_mib_left)
+
+    def _releases(self, node: str) -> Sequence[Release]:
+        known = self._known_releases.get(node)
+        if known is None:
+            known = self.state.holdings.releases(
+                node, self.now_s, self.draining, self._started_parts.get(node, ())
+            )
+            self._known_releases[node] = known
+        return known
+
+    def likely_rests(self, node: str) -> Sequence[Rest]:
+        """When does each holding likely release its GPUs of the node? The first one first."""
+        known = self._known_rests.get(node)
+        if known is None:
+            held = likely_rests(node, self.state.holdings.on(node), self.now_s)
+            known = sorted((*held, *self._started_rests.get(node, ())))
+            self._known_rests[node] = known
+        return known
+
+
+def assumed_s(entry: QueueEntry) -> float:
+    """How long must the calendar leave nodes open for it?"""
+    return _ASSUMED_S if entry.planned_s is None else entry.planned_s
+
+
+def or_forever(duration_s: float | None) -> float:
+    """The duration; infinity where it is unknown."""
+    return math.inf if duration_s is None else duration_s
+
+
+def _drained_s(state: SchedulerState, workload_id: str) -> float | None:
+    holding = state.holdings.get(workload_id)
+    if holding is None or holding.allocation.drain_deadline_at is None:
+        return None
+    return holding.allocation.drain_deadline_at.timestamp()

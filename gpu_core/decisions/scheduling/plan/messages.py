@@ -1,0 +1,501 @@
+"""Explanations why a workload waits, with numbers that its owner can act on."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from gpu_core.decisions.model.cluster import Allocation, Node, Placement
+from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.decisions.model.units import count
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Hold, Workload
+from gpu_core.decisions.placement.diagnostics import NeverFits, NotPlaced
+from gpu_core.decisions.policy.scale import ScalePolicy
+from gpu_core.decisions.quota.budgets import BudgetCheck
+from gpu_core.decisions.scheduling.plan.decision import Explain
+
+_NAMES_SHOWN = 3
+
+
+def starting(workload: Workload, placement: Placement, position: int = 0) -> Explanation:
+    """It was admitted in this cycle."""
+    nodes = [share.node for share in placement.shares]
+    on = f"on {_gpus(workload, placement.gpu_type)} of {_names(nodes)}" if nodes else "without GPUs"
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.STARTING,
+        summary=f"Starting {on}.",
+        resolution="No action is needed.",
+        position=position,
+        numbers={"gpus": len(placement.gpu_ids), "gpu_type": placement.gpu_type},
+    )
+
+
+def held(workload: Workload, hold: Hold, position: int = 0) -> Explanation:
+    """It may not be considered for now."""
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason(hold.reason),
+        summary=hold.summary,
+        resolution=hold.resolution,
+        position=position,
+    )
+
+
+def with_choices(explanation: Explanation, workload: Workload) -> Explanation:
+    """The explanation with the reason for the chosen GPU types, capacity and memory, if any."""
+    for name, word, why in (
+        ("gpu_types", "GPU types", workload.gpu_type_reason),
+        ("capacity", "Capacity", workload.capacity_reason),
+        ("memory", "Memory", workload.memory_reason),
+        ("micro_batch", "Micro-batch", workload.micro_batch_reason),
+    ):
+        if why is not None:
+            explanation = replace(
+                explanation,
+                summary=f"{explanation.summary} {word}: {why}.",
+                numbers={**explanation.numbers, name: why},
+            )
+    return explanation
+
+
+def previous_attempt_ending(workload: Workload, position: int = 0) -> Explanation:
+    """Its own previous attempt still holds GPUs."""
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.PREVIOUS_ATTEMPT_ENDING,
+        summary="Waiting for the last process of the previous attempt to end.",
+        resolution="It starts when that attempt has released its GPUs.",
+        position=position,
+    )
+
+
+def exceeds_cluster(workload: Workload, never: NeverFits, position: int = 0) -> Explanation:
+    """No state of this cluster could ever hold it."""
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.EXCEEDS_CLUSTER,
+        summary=never.summary,
+        resolution=never.resolution,
+        position=position,
+        numbers=never.numbers,
+    )
+
+
+def exceeds_max_gpus(workload: Workload, policy: ScalePolicy, position: int = 0) -> Explanation:
+    """New nodes could hold it, and the pool would have too many GPUs with them."""
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.WAITING_FOR_GPUS,
+        summary=f"Waiting for {_wanted(workload)}: new nodes would exceed scale.max_gpus, "
+        f"{policy.max_gpus}.",
+        resolution="It starts when other nodes are gone, or with a higher scale.max_gpus.",
+        position=position,
+        numbers={"wanted_gpus": workload.shape.total_gpus, "max_gpus": policy.max_gpus},
+    )
+
+
+def exceeds_quota(workload: Workload, numbers: Mapping[str, int], position: int = 0) -> Explanation:
+    """Its team could not hold that many GPUs in an empty cluster."""
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.EXCEEDS_QUOTA,
+        summary=f"Needs {_gpus(workload)}: {_team(workload)} may have "
+        f"{numbers['most_gpus']} at most, with all that it can borrow.",
+        resolution="Ask for fewer GPUs, or for more quota or a higher borrowing limit.",
+        position=position,
+        numbers={"wanted_gpus": workload.shape.total_gpus, **numbers},
+    )
+
+
+def user_limit(workload: Workload, left_gpus: int, most_gpus: int, position: int) -> Explanation:
+    """Its user has as many GPUs as one user may have.
+
+    Args:
+        left_gpus: How many more the user may have now.
+        most_gpus: How many the user may have at once.
+    """
+    is_hopeless = workload.shape.total_gpu_milli > most_gpus * WHOLE_GPU_MILLI
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.USER_LIMIT,
+        summary=f"Needs {_gpus(workload)}: {_user(workload)} may have "
+        f"{count(left_gpus, 'GPU')} more at once.",
+        resolution=f"It never starts, as a user may have {most_gpus} at most. Ask for fewer GPUs, "
+        "or for a higher max_gpus_per_user."
+        if is_hopeless
+        else "It starts when other runs of this user have ended.",
+        position=position,
+        numbers={
+            "wanted_gpus": workload.shape.total_gpus,
+            "left_gpus": left_gpus,
+            "most_gpus": most_gpus,
+        },
+    )
+
+
+def over_budget(workload: Workload, check: BudgetCheck, position: int) -> Explanation:
+    """A budget refuses it."""
+    remedy = (
+        "Ask for less, for a shorter run, or for a larger budget."
+        if check.is_permanent
+        else "It starts in the next period, or when the budget is raised."
+    )
+    if check.is_assumed:
+        remedy += " A shorter expected_duration commits less."
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.BUDGET_EXCEEDED,
+        summary=f"{check.summary}.",
+        resolution=remedy,
+        position=position,
+        numbers={
+            "budget": check.budget.name,
+            "spent": check.spent,
+            "committed": check.committed,
+            "expected": check.expected,
+            "limit": check.budget.limit,
+        },
+    )
+
+
+def capacity_closed(workload: Workload, position: int) -> Explanation:
+    """Free GPUs are closed by the calendar before it would have ended."""
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.CAPACITY_CLOSED,
+        summary=f"Waiting for {_wanted(workload)}: a maintenance window or advance "
+        "reservation closes the free ones before it would end.",
+        resolution="It starts after that, on other GPUs, or earlier if it states a shorter "
+        "expected_duration.",
+        position=position,
+        numbers={"wanted_gpus": workload.shape.total_gpus},
+    )
+
+
+def waiting_for_quota(
+    workload: Workload,
+    numbers: Mapping[str, int],
+    *,
+    is_kept_for_others: bool = False,
+    is_owed: bool = True,
+    position: int,
+) -> Explanation:
+    """Its team has used up its quota, with what it can borrow.
+
+    Args:
+        numbers: As `Entitlements.quota_numbers`.
+        is_kept_for_others: Enough is left, and kept for a workload ahead.
+        is_owed: It would have enough if no other team borrowed.
+    """
+    if is_kept_for_others:
+        helps = "What is left is kept for a run ahead that needs more; it starts after that run."
+    elif is_owed:
+        helps = "It starts when runs of its team end, or when other teams return borrowed GPUs."
+    else:
+        helps = (
+            "It starts when runs of its team end; others return none: ask for more quota, or for "
+            "fewer GPUs."
+        )
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.WAITING_FOR_QUOTA,
+        summary=f"Waiting for quota: {_team(workload)} holds "
+        f"{count(numbers['held_gpus'], 'GPU')} and may take {numbers['left_gpus']} more now; "
+        f"this run needs {workload.shape.total_gpus}.",
+        resolution=helps,
+        position=position,
+        numbers={"wanted_gpus": workload.shape.total_gpus, **numbers},
+    )
+
+
+def with_unfinished_search(workload: Workload, explain: Explain, position: int) -> Explanation:
+    """The explanation, where the search for victims has reached its work limit."""
+    explanation = explain(workload, position=position)
+    return replace(
+        explanation,
+        resolution=f"{explanation.resolution} No runs to preempt for it were found within the work "
+        "limit of a cycle; there may be some.",
+        numbers={**explanation.numbers, "preemption": "not found"},
+    )
+
+
+def backfill_would_delay(workload: Workload, position: int) -> Explanation:
+    """GPUs are free, but reserved for a workload ahead before it would end."""
+    known = workload.run_time is not None or workload.expected_duration_s is not None
+    end = "ends after that run starts" if known else "has no known end"
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.RESERVED_AHEAD,
+        summary=f"Waiting for {_wanted(workload)}: free ones are reserved for a run ahead, and "
+        f"this one {end}.",
+        resolution="It starts after that run, or earlier if it states a shorter expected_duration.",
+        position=position,
+        numbers={"wanted_gpus": workload.shape.total_gpus},
+    )
+
+
+def waiting_for_victims(
+    workload: Workload,
+    awaited: Sequence[tuple[str, int]],
+    latest_s: float | None,
+    now_s: float,
+    position: int,
+    *,
+    is_certain: bool = True,
+) -> Explanation:
+    """Workloads drain for it: which, how many GPUs, and by when?
+
+    Args:
+        awaited: Name and number of GPUs of everyone who gives some back.
+        latest_s: When all are free at the latest; None: unknown.
+        is_certain: No run ahead may take them first.
+    """
+    names = sorted(name for name, _ in awaited)
+    coming = sum(gpus for _, gpus in awaited)
+    latest = _instant(latest_s)
+    by = f" by {_moment(latest, now_s)}" if latest else ""
+    if latest_s is not None and latest_s < now_s:
+        # A promise in the past is none: its process does not end, for example on a lost node.
+        latest, by = (
+            None,
+            f", overdue since {_moment(datetime.fromtimestamp(latest_s, UTC), now_s)}",
+        )
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.WAITING_FOR_VICTIMS,
+        summary=f"Waiting for {_wanted(workload)}: {_names(names)} "
+        f"{'releases' if len(names) == 1 else 'release'} {count(coming, 'GPU')}{by}.",
+        resolution="It starts when those runs have saved their progress and ended."
+        if is_certain
+        else "It starts when those runs have ended, unless a run ahead needs the GPUs.",
+        position=position,
+        expected_start_at=latest if is_certain else None,
+        numbers={"wanted_gpus": workload.shape.total_gpus, "coming_gpus": coming},
+    )
+
+
+def min_runtime_protects(
+    workload: Workload,
+    protected: Sequence[str],
+    starting: int,
+    possible_from_s: float,
+    starts_s: float,
+    now_s: float,
+    position: int,
+) -> Explanation:
+    """The runs that it may preempt start, or are within their minimum run time.
+
+    Args:
+        protected: Their names.
+        starting: How many of them start.
+    """
+    possible_from = datetime.fromtimestamp(possible_from_s, UTC)
+    until = _moment(possible_from, now_s)
+    if not starting:
+        why = f"not within the minimum run time, until {until}"
+    elif len(protected) == 1:
+        why = f"it is protected until it starts, at the latest until {until}"
+    elif starting == len(protected):
+        why = f"they are protected until they start, at the latest until {until}"
+    else:
+        why = f"not while they start or within the minimum run time, until {until}"
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.MIN_RUNTIME_PROTECTS,
+        summary=f"Waiting for {_wanted(workload)}: {_names(protected)} may be preempted "
+        f"for it, but {why}.",
+        resolution="Then it preempts them, unless enough GPUs become free earlier.",
+        position=position,
+        expected_start_at=_instant(starts_s),
+        numbers={
+            "wanted_gpus": workload.shape.total_gpus,
+            "protected_runs": len(protected),
+            "starting_runs": starting,
+            "possible_from": possible_from.isoformat(),
+        },
+    )
+
+
+# Of nodes with a held GPU.
+_MOST_NAMED = 2
+
+
+def _withheld(nodes: Sequence[Node]) -> list[str]:
+    """The GPUs of nodes with a held one: whose, and why."""
+    named = [
+        f"{count(len(node.gpu_ids), 'GPU')} of {node.name} withheld, "
+        f"because a pod there may get the held one ({node.machine.why_held})"
+        for node in nodes[:_MOST_NAMED]
+        if node.machine is not None
+    ]
+    more = len(nodes) - _MOST_NAMED
+    return [*named, f"so are those of {count(more, 'more node')}"] if more > 0 else named
+
+
+def _what_frees(withheld: Sequence[Node], *, needs_repair: bool) -> str:
+    helps = [
+        f" {node.name}: {node.machine.held_until}."
+        for node in withheld[:_MOST_NAMED]
+        if node.machine is not None
+    ]
+    if not needs_repair:
+        first = "It starts when enough of them are free; it is the first run for them."
+    elif withheld:
+        first = "Too few can be used: it starts when what is held is freed, withdrawn or replaced."
+    else:
+        first = (
+            "Too few can be used: it starts when they are repaired, replaced or no longer used "
+            "by others."
+        )
+    return first + "".join(helps)
+
+
+def waiting_for_gpus(
+    workload: Workload,
+    not_placed: NotPlaced,
+    holders: Sequence[tuple[str, int]],
+    starts_s: float | None,
+    position: int,
+    *,
+    needs_repair: bool = False,
+) -> Explanation:
+    """It is next for these GPUs, and they are in use: by which runs?
+
+    Args:
+        holders: Name and number of GPUs of everyone who holds some that it could use.
+        starts_s: When it starts if all end when they are thought to; None: unknown.
+    """
+    parts = [_free(not_placed, workload)]
+    unhealthy = not_placed.unhealthy_gpus - sum(len(n.gpu_ids) for n in not_placed.withheld)
+    if unhealthy:
+        verb = "is" if unhealthy == 1 else "are"
+        parts.append(f"{unhealthy} {verb} unhealthy or used by others")
+    parts += _withheld(not_placed.withheld)
+    if not_placed.avoided_free_gpus:
+        parts.append(_avoided(not_placed.avoided_free_gpus, workload))
+    if holders:
+        parts.append(_holding(holders))
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.WAITING_FOR_GPUS,
+        summary=f"Waiting for {_wanted(workload)}: {', '.join(parts)}.",
+        resolution=_what_frees(not_placed.withheld, needs_repair=needs_repair),
+        position=position,
+        expected_start_at=_instant(starts_s),
+        numbers={
+            "wanted_gpus": workload.shape.total_gpus,
+            "free_gpus": not_placed.free_gpus,
+            "usable_gpus": not_placed.usable_gpus,
+            "most_free_on_one_node": not_placed.most_free_on_one_node,
+            "unhealthy_gpus": not_placed.unhealthy_gpus,
+            "avoided_free_gpus": not_placed.avoided_free_gpus,
+            **_avoided_until(workload),
+        },
+    )
+
+
+def _avoided(gpus: int, workload: Workload) -> str:
+    """The GPUs of nodes that it avoids for some time, for `Reason.WAITING_FOR_GPUS`."""
+    until = workload.avoided_until
+    text = f"{gpus} free on nodes that failed this run recently"
+    return text if until is None else f"{text}, which it leaves alone until {until:%H:%M:%S} UTC"
+
+
+def _avoided_until(workload: Workload) -> dict[str, str]:
+    until = workload.avoided_until
+    return {} if until is None else {"avoided_until": until.isoformat()}
+
+
+def behind_others(
+    workload: Workload, ahead: Sequence[str], ahead_count: int, decided_by: str, position: int
+) -> Explanation:
+    """Others ahead in the queue need the same GPUs.
+
+    Args:
+        ahead: The first few of them by name, in queue order.
+        ahead_count: How many they are.
+        decided_by: The key of the order in which the first of them is ahead.
+    """
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.BEHIND_OTHERS,
+        summary=f"Waiting for {_wanted(workload)} behind {_names(ahead, ahead_count)}.",
+        resolution="It starts after them, or on GPUs that none of them can use.",
+        position=position,
+        numbers={
+            "wanted_gpus": workload.shape.total_gpus,
+            "ahead": ahead_count,
+            "ahead_by": decided_by,
+        },
+    )
+
+
+def holders_on(names: Collection[str], running: Sequence[Allocation]) -> list[tuple[str, int]]:
+    """Which workloads hold GPUs on these nodes, and how many? Most first."""
+    counts = [
+        (
+            allocation.workload.name,
+            sum(len(s.gpu_ids) for s in allocation.placement.shares if s.node in names),
+        )
+        for allocation in running
+    ]
+    return sorted((c for c in counts if c[1]), key=lambda c: (-c[1], c[0]))
+
+
+def _wanted(workload: Workload) -> str:
+    if workload.shape.nodes > 1:
+        return f"{workload.shape.nodes} nodes with {_gpus(workload)} each"
+    return f"{_gpus(workload)} on one node" if workload.shape.gpu_count > 1 else _gpus(workload)
+
+
+def _gpus(workload: Workload, gpu_type: str | None = None) -> str:
+    kind = gpu_type or " or ".join(workload.shape.gpu_types)
+    capacity = f" ({workload.shape.capacity_type})" if workload.shape.capacity_type else ""
+    memory = f" with {workload.shape.gpu_memory_gib} GiB" if workload.shape.gpu_memory_gib else ""
+    any_type = f"{count(workload.shape.gpu_count, 'GPU')} of any type"
+    return f"{f'{workload.shape.gpu_count} × {kind}' if kind else any_type}{memory}{capacity}"
+
+
+def _free(not_placed: NotPlaced, workload: Workload) -> str:
+    verb = "is" if not_placed.free_gpus == 1 else "are"
+    free = f"{not_placed.free_gpus} of {not_placed.usable_gpus} {verb} free"
+    is_scattered = (
+        not_placed.most_free_on_one_node < not_placed.free_gpus >= workload.shape.gpu_count
+    )
+    return f"{free} ({not_placed.most_free_on_one_node} on one node)" if is_scattered else free
+
+
+def _holding(holders: Sequence[tuple[str, int]]) -> str:
+    shown = [f"{name!r} holds {gpus}" for name, gpus in holders[:_NAMES_SHOWN]]
+    rest = holders[_NAMES_SHOWN:]
+    if rest:
+        held = sum(gpus for _, gpus in rest)
+        shown.append(f"{len(rest)} {'other holds' if len(rest) == 1 else 'others hold'} {held}")
+    return ", ".join(shown)
+
+
+def _names(names: Sequence[str], count: int | None = None) -> str:
+    """`'a', 'b', 'c' and 3 others`"""
+    shown = [repr(name) for name in names[:_NAMES_SHOWN]]
+    others = (len(names) if count is None else count) - len(shown)
+    if others:
+        return f"{', '.join(shown)} and {others} other{'s' if others > 1 else ''}"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _team(workload: Workload) -> str:
+    return f"team {workload.team!r}" if workload.team else "a run without a team"
+
+
+def _user(workload: Workload) -> str:
+    return f"user {workload.user!r}" if workload.user else "a run without a user"
+
+
+def _instant(moment_s: float | None) -> datetime | None:
+    return None if moment_s is None else datetime.fromtimestamp(moment_s, UTC)
+
+
+def _moment(moment: datetime, now_s: float) -> str:
+    now = datetime.fromtimestamp(now_s, UTC)
+    day = "" if moment.date() == now.date() else f"{moment:%Y-%m-%d} "
+    return f"{day}{moment:%H:%M:%S} UTC"
