@@ -27,7 +27,7 @@ import numpy
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.runtime import checkpointing
 
 BUCKET = "checkpoints"

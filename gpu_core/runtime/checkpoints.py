@@ -27,7 +27,7 @@ from gpu_core.decisions.checkpoints.trust import (
     checkpoint_trust,
 )
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.runtime.notice import Notices, notices_of
 from gpu_core.runtime.prefect_report import prefect_report_of
 from gpu_core.runtime.progress import Progress

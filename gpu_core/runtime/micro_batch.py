@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gpu_core.adapters.files.micro_batch_report import write_micro_batch_report
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requests.run_context import MICRO_BATCH_LABEL, RunContext
+from gpu_core.decisions.requests.runs.run_context import MICRO_BATCH_LABEL, RunContext
 from gpu_core.runtime.prefect_report import send_labels
 
 _log = logging.getLogger(__name__)

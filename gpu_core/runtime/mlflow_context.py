@@ -8,7 +8,7 @@ import os
 
 from mlflow.tracking.context.abstract_context import RunContextProvider
 
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.runtime.tracking import run_tags
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from gpu_core.adapters.files.run_files import Notice, read_notice_file
-from gpu_core.decisions.requests.run_context import NOTICE_FILE, RunContext
+from gpu_core.decisions.requests.runs.run_context import NOTICE_FILE, RunContext
 
 _log = logging.getLogger(__name__)
 

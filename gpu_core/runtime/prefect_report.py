@@ -11,7 +11,7 @@ from uuid import UUID
 from gpu_core.adapters.files.run_files import CheckpointReport
 from gpu_core.decisions.checkpoints.progress_labels import EVERY_S
 from gpu_core.decisions.checkpoints.report_labels import Label, to_labels
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -29,7 +29,7 @@ from gpu_core.adapters.files.progress_report import (
     write_progress_report,
 )
 from gpu_core.decisions.checkpoints.report_labels import Label
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.runtime.own_gpu import own_gpu_id
 from gpu_core.runtime.pod_progress import PodProgress
 from gpu_core.runtime.prefect_report import PrefectReport, prefect_report_of

@@ -14,7 +14,7 @@ from gpu_core.decisions.checkpoints.save_interval import (
     save_interval,
     unannounced_loss_s,
 )
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 
 # After a notice there is no time for longer pauses, and without one the log would overflow.
 _NOTICE_RETRY_S = 1.0

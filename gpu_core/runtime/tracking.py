@@ -12,7 +12,7 @@ from gpu_core.adapters.mlflow.tags import (
     TEAM_TAG,
     TRACKED_RUN_TAG,
 )
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 
 if TYPE_CHECKING:
     from mlflow import ActiveRun

@@ -14,7 +14,7 @@ from gpu_core.adapters.files.run_files import (
     read_checkpoint_report,
     write_notice,
 )
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from gpu_core.decisions.model.measurements import Measurements
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.decisions.telemetry.activity import RunActivity
 from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.decisions.telemetry.metrics import WorkerFacts

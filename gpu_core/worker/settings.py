@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from gpu_core.decisions.checkpoints.trust import parse_signing_keys
 from gpu_core.decisions.model.redaction import secrets_in
 from gpu_core.decisions.model.section import CapacityType
-from gpu_core.decisions.requests.run_environment import parse_variable_names
+from gpu_core.decisions.requests.runs.run_environment import parse_variable_names
 
 
 def _signing_key(key: SecretStr | None) -> SecretStr | None:

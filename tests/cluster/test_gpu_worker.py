@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 from tests.cluster.pools import FLOWS, JOURNALED_RUN, POLICY
 from tests.support.admission_webhook import NAME, denying
 from tests.support.cluster import KubectlFailed

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requests.job_variables import parse_request
+from gpu_core.decisions.requests.variables.job_variables import parse_request
 from tests.end_to_end.conftest import FLOWS
 
 # A run's job variables, and what its page must say: what was given, what is allowed, the remedy.

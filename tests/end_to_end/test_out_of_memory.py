@@ -1,7 +1,7 @@
 """A run that runs out of memory: its next attempts need less, and so do the deployment's runs."""
 
 from gpu_core.decisions.model.attempts import EndReason
-from gpu_core.decisions.requests.memory_shortage import MemoryShortage, memory_shortage
+from gpu_core.decisions.requests.out_of_memory.shortage import MemoryShortage, memory_shortage
 from tests.end_to_end.conftest import FLOWS, POLICY, closed
 from tests.support.waiting import wait_for
 

@@ -14,8 +14,8 @@ from gpu_core.decisions.attempts.settlement import Settlement
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.workload import Workload
-from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.decisions.requests.run_workload import RunLimits
+from gpu_core.decisions.requests.runs.run_workload import RunLimits
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.worker.attempts.settlement import ends_run, publish
 from gpu_core.worker.pending.demand import Demand
 from gpu_core.worker.pending.publisher import Publisher

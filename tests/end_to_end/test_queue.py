@@ -12,8 +12,8 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from gpu_core.cli.main import main
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.workload import Workload
-from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.decisions.requests.run_workload import RunLimits
+from gpu_core.decisions.requests.runs.run_workload import RunLimits
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.worker.pending.demand import Demand
 from gpu_core.worker.pending.publisher import Publisher
 from tests.end_to_end.conftest import FLOWS, POLICY

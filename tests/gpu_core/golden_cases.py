@@ -18,10 +18,10 @@ from gpu_core.decisions.model.cluster import Snapshot
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.decisions.requests.permissions import permitted
-from gpu_core.decisions.requests.run_tags import HOLD_TAG, held_by_tag
-from gpu_core.decisions.requests.run_workload import workload_from_request
+from gpu_core.decisions.requests.runs.permissions import permitted
+from gpu_core.decisions.requests.runs.run_tags import HOLD_TAG, held_by_tag
+from gpu_core.decisions.requests.runs.run_workload import workload_from_request
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
 from gpu_core.decisions.scheduling.queue.waiting_bounds import WaitingRun, refused_runs
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpu_core.decisions.kubernetes.variables.prefect_fields import PREFECT_FIELDS
 from gpu_core.decisions.policy.pod_fields import TABLE
-from gpu_core.decisions.requests.job_variables import GpuRequest
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.decisions.telemetry.metric_names import QUANTITIES, Source
 from gpu_core.worker.kubernetes.variables import GpuKubernetesVariables
 from tests.layout.command_reference import command_sections, exit_code_table

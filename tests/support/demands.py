@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.decisions.model.workload import Workload
-from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.decisions.requests.run_workload import RunLimits
+from gpu_core.decisions.requests.runs.run_workload import RunLimits
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.worker.pending.demand import Demand
 
 

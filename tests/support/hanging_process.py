@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpu_core.decisions.requests.run_context import ATTEMPT_ID_VARIABLE
+from gpu_core.decisions.requests.runs.run_context import ATTEMPT_ID_VARIABLE
 
 FUNCTION = "waits_for_the_others"
 _PROGRAM = f"""

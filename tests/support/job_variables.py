@@ -11,8 +11,8 @@ from gpu_core.decisions.kubernetes.variables.variables import PodRequest, parse_
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import known_names
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.job_variables import GpuRequest, parse_request
-from gpu_core.decisions.requests.run_workload import run_limits, workload_from_request
+from gpu_core.decisions.requests.runs.run_workload import run_limits, workload_from_request
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest, parse_request
 
 NAMES = (*known_names(GpuRequest), *known_names(PodRequest))
 

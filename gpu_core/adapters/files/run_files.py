@@ -18,7 +18,7 @@ from gpu_core.adapters.files.atomic_file import replace_file
 from gpu_core.adapters.files.plain_file import read_plain_file
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import require_plausible
-from gpu_core.decisions.requests.run_context import CHECKPOINT_FILE, EXIT_FILE, NOTICE_FILE
+from gpu_core.decisions.requests.runs.run_context import CHECKPOINT_FILE, EXIT_FILE, NOTICE_FILE
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import psutil
 
-from gpu_core.decisions.requests.run_context import ATTEMPT_ID_VARIABLE
+from gpu_core.decisions.requests.runs.run_context import ATTEMPT_ID_VARIABLE
 
 
 def attempt_id_of(process: psutil.Process) -> str | None:

@@ -16,7 +16,7 @@ from gpu_core.decisions.kubernetes.lint import Severity
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import known_names
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.job_variables import GpuRequest
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.worker import GpuKubernetesWorker, GpuProcessWorker
 
 # The type of a pool is unknown without its server.

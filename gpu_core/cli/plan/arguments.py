@@ -12,8 +12,8 @@ from gpu_core.cli.shared.options import AsJson, whole_number
 if TYPE_CHECKING:
     from gpu_core.cli.plan.command import PastRuns
     from gpu_core.decisions.offerings.constraints import Conditions, Constraints, Place
-    from gpu_core.decisions.requests.requirements.duration import Observed
-    from gpu_core.decisions.requests.requirements.job_request import JobRequest
+    from gpu_core.decisions.requests.requirements.estimates.duration import Observed
+    from gpu_core.decisions.requests.requirements.reading.job_request import JobRequest
 
 _JOB = Group("Job", help="Each option overrides what the text says.", sort_key=1)
 _CONSTRAINTS = Group("Constraints", sort_key=2)
@@ -159,9 +159,9 @@ def plan(
 
 def _stated(options: JobOptions) -> "JobRequest":
     from gpu_core.decisions.catalog.gpu_types import Precision
-    from gpu_core.decisions.requests.requirements.job import Method, Optimizer, Recompute
-    from gpu_core.decisions.requests.requirements.job_request import JobRequest
-    from gpu_core.decisions.requests.requirements.number_words import parse_count
+    from gpu_core.decisions.requests.requirements.jobs.job import Method, Optimizer, Recompute
+    from gpu_core.decisions.requests.requirements.jobs.number_words import parse_count
+    from gpu_core.decisions.requests.requirements.reading.job_request import JobRequest
 
     parameters, amount = options.parameters, options.amount
     return JobRequest(
@@ -184,7 +184,7 @@ def _stated(options: JobOptions) -> "JobRequest":
 def _constraints(options: ConstraintOptions, now: datetime) -> "Constraints":
     from gpu_core.decisions.model.units import micro_usd
     from gpu_core.decisions.offerings.constraints import Constraints, Goal
-    from gpu_core.decisions.requests.variable_values import parse_deadline
+    from gpu_core.decisions.requests.variables.variable_values import parse_deadline
 
     deadline = parse_deadline(options.deadline, "deadline") if options.deadline else None
     budget = options.budget_usd
@@ -235,7 +235,7 @@ def _conditions(options: ConditionOptions) -> "Conditions":
 def _past_runs(options: ConditionOptions) -> "PastRuns | None":
     from gpu_core.cli.plan.command import PastRuns
     from gpu_core.decisions.model.errors import InvalidInput
-    from gpu_core.decisions.requests.requirements.number_words import parse_count
+    from gpu_core.decisions.requests.requirements.jobs.number_words import parse_count
 
     ledger, deployment, each = options.ledger, options.deployment, options.amount_each
     if deployment is None or ledger is None:

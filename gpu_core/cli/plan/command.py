@@ -18,9 +18,9 @@ from gpu_core.decisions.offerings.constraints import (
 )
 from gpu_core.decisions.offerings.observed_throughput import History, shown_by
 from gpu_core.decisions.offerings.rank import choose
-from gpu_core.decisions.requests.requirements.duration import Observed
-from gpu_core.decisions.requests.requirements.job import Job
-from gpu_core.decisions.requests.requirements.job_request import JobRequest, job_of
+from gpu_core.decisions.requests.requirements.estimates.duration import Observed
+from gpu_core.decisions.requests.requirements.jobs.job import Job
+from gpu_core.decisions.requests.requirements.reading.job_request import JobRequest, job_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from gpu_core.decisions.offerings.constraints import Constraints
 from gpu_core.decisions.offerings.observed_throughput import History
 from gpu_core.decisions.offerings.options import Option
 from gpu_core.decisions.offerings.rank import Choice, RankedOffering, verdict
-from gpu_core.decisions.requests.requirements.cpu import cpu_answer
-from gpu_core.decisions.requests.requirements.job import Job
+from gpu_core.decisions.requests.requirements.estimates.cpu import cpu_answer
+from gpu_core.decisions.requests.requirements.jobs.job import Job
 from gpu_core.decisions.requests.requirements.reading.advice import Advice, GpuNeed
 from gpu_core.decisions.requests.requirements.reading.text import Reading
 

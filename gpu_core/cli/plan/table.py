@@ -22,10 +22,10 @@ from gpu_core.decisions.offerings.rank import (
     price_age,
     verdict,
 )
-from gpu_core.decisions.requests.requirements.cpu import cpu_answer
-from gpu_core.decisions.requests.requirements.duration import Basis
-from gpu_core.decisions.requests.requirements.job import Recompute
-from gpu_core.decisions.requests.requirements.memory import Memory
+from gpu_core.decisions.requests.requirements.estimates.cpu import cpu_answer
+from gpu_core.decisions.requests.requirements.estimates.duration import Basis
+from gpu_core.decisions.requests.requirements.estimates.memory import Memory
+from gpu_core.decisions.requests.requirements.jobs.job import Recompute
 from gpu_core.decisions.requests.requirements.reading.advice import Advice
 from gpu_core.decisions.requests.requirements.reading.text import Reading
 

@@ -10,7 +10,7 @@ from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.pydantic_errors import known_names, mistakes_in
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.job_variables import GpuRequest, parse_request
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest, parse_request
 from gpu_core.worker import WORKERS, GpuKubernetesWorker
 
 

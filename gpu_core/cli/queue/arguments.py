@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from gpu_core.cli.shared.options import AsJson, flag
 from gpu_core.cli.shared.prefect_settings import load_prefect
-from gpu_core.decisions.requests.run_tags import FIRST_TAG, HOLD_TAG
+from gpu_core.decisions.requests.runs.run_tags import FIRST_TAG, HOLD_TAG
 
 _FlowRun = Annotated[str, Parameter(help="A flow run's id or name.")]
 

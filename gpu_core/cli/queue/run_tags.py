@@ -10,7 +10,7 @@ from prefect.exceptions import ObjectNotFound
 
 from gpu_core.cli.shared.prefect_api import ask
 from gpu_core.decisions.model.errors import InvalidInput, listed
-from gpu_core.decisions.requests.run_tags import FIRST_TAG, HOLD_TAG
+from gpu_core.decisions.requests.runs.run_tags import FIRST_TAG, HOLD_TAG
 
 # What the tags mean for a run that has its GPUs: it keeps them.
 _GOES_ON = {

@@ -33,7 +33,7 @@ from gpu_core.cli.setup.session import Session, SetupError, say
 from gpu_core.cli.shared.prefect_api import ask
 from gpu_core.decisions.model.pydantic_errors import refuse
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.run_variables import variable_defaults
+from gpu_core.decisions.requests.variables.env_variable import variable_defaults
 from gpu_core.worker import GpuProcessWorker
 from gpu_core.worker.startup.checks import read_settings
 

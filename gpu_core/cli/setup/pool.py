@@ -16,7 +16,7 @@ from gpu_core.decisions.kubernetes.variables.prefect_fields import without_field
 from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.errors import InvalidInput, listed
 from gpu_core.decisions.model.pydantic_errors import mistakes_in, refuse
-from gpu_core.decisions.requests.run_variables import variable_defaults
+from gpu_core.decisions.requests.variables.env_variable import variable_defaults
 from gpu_core.worker import WORKERS, GpuKubernetesWorker, GpuProcessWorker
 
 # Job variables of a cluster's pool whose defaults are options too.

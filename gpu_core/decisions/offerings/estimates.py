@@ -10,7 +10,7 @@ from gpu_core.decisions.model.errors import InvalidInput, alternatives, listed
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.offerings.constraints import Constraints
 from gpu_core.decisions.offerings.options import Reason
-from gpu_core.decisions.requests.requirements.duration import (
+from gpu_core.decisions.requests.requirements.estimates.duration import (
     PCIE_GB_PER_S,
     Duration,
     Hardware,
@@ -20,8 +20,8 @@ from gpu_core.decisions.requests.requirements.duration import (
     learned,
     prior,
 )
-from gpu_core.decisions.requests.requirements.fit import Fit, best_fit, powers_of_two
-from gpu_core.decisions.requests.requirements.job import Job
+from gpu_core.decisions.requests.requirements.estimates.fit import Fit, best_fit, powers_of_two
+from gpu_core.decisions.requests.requirements.jobs.job import Job
 
 _BYTES_PER_GIB = 1024**3
 _MIB_PER_GIB = 1024

@@ -14,8 +14,8 @@ from gpu_core.decisions.offerings.estimates import NoRun, Run
 from gpu_core.decisions.offerings.interruption_overhead import Overhead, interruption_chance
 from gpu_core.decisions.offerings.options import Cost, Option, Reason, Refusal
 from gpu_core.decisions.offerings.transfer_and_storage import storage_micro_usd, transfer_micro_usd
-from gpu_core.decisions.requests.requirements.job import Job
-from gpu_core.decisions.requests.requirements.memory import checkpoint_bytes, weight_bytes
+from gpu_core.decisions.requests.requirements.estimates.memory import checkpoint_bytes, weight_bytes
+from gpu_core.decisions.requests.requirements.jobs.job import Job
 
 _BYTES_PER_GIB = 1024**3
 

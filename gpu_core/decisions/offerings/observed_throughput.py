@@ -14,8 +14,8 @@ from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.work_done import work_s
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.offerings.estimates import observed_on
-from gpu_core.decisions.requests.requirements.duration import Observed
-from gpu_core.decisions.requests.requirements.number_words import short_count
+from gpu_core.decisions.requests.requirements.estimates.duration import Observed
+from gpu_core.decisions.requests.requirements.jobs.number_words import short_count
 
 _NEWEST = 20
 """Runs that count: code and data change, and older ones say less."""

@@ -8,8 +8,8 @@ from enum import StrEnum
 from gpu_core.decisions.catalog.offerings import OfferingKey
 from gpu_core.decisions.model.units import format_duration, format_usd
 from gpu_core.decisions.offerings.constraints import Constraints, Goal
-from gpu_core.decisions.requests.requirements.duration import Duration
-from gpu_core.decisions.requests.requirements.fit import Fit
+from gpu_core.decisions.requests.requirements.estimates.duration import Duration
+from gpu_core.decisions.requests.requirements.estimates.fit import Fit
 
 
 class Reason(StrEnum):

@@ -28,8 +28,8 @@ from gpu_core.decisions.offerings.estimates import NoRun, runs_on
 from gpu_core.decisions.offerings.options import Option
 from gpu_core.decisions.offerings.rank import Choice, choose
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.requirements.job import Job
-from gpu_core.decisions.requests.requirements.job_request import JobRequest, job_of
+from gpu_core.decisions.requests.requirements.jobs.job import Job
+from gpu_core.decisions.requests.requirements.reading.job_request import JobRequest, job_of
 from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate
 
 _POOL = "pool"

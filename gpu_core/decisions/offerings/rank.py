@@ -19,8 +19,8 @@ from gpu_core.decisions.offerings.estimates import runs_on
 from gpu_core.decisions.offerings.evaluate import Setting, evaluate
 from gpu_core.decisions.offerings.interruption_overhead import Overhead, daly_overhead
 from gpu_core.decisions.offerings.options import Certainty, Option, Reason, Refusal
-from gpu_core.decisions.requests.requirements.duration import Observed
-from gpu_core.decisions.requests.requirements.job import Job, check_job
+from gpu_core.decisions.requests.requirements.estimates.duration import Observed
+from gpu_core.decisions.requests.requirements.jobs.job import Job, check_job
 
 _CERTAINTIES = tuple(Certainty)
 

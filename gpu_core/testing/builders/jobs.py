@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gpu_core.decisions.requests.requirements.job import Job, Method
-from gpu_core.decisions.requests.requirements.models import KNOWN_MODELS, transformer_of
+from gpu_core.decisions.requests.requirements.jobs.job import Job, Method
+from gpu_core.decisions.requests.requirements.jobs.models import KNOWN_MODELS, transformer_of
 
 
 def make_job(model: str | float = "llama-2-7b", method: str = "full", **changes: Any) -> Job:

@@ -9,7 +9,7 @@ from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 
 ATTEMPT_ID = "3f2a6f0e-1c5d-4e8a-9b7f-0123456789ab"
 JOB_NAME = f"gpu-{ATTEMPT_ID}"

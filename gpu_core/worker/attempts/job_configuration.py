@@ -12,8 +12,12 @@ from prefect.settings.context import get_current_settings
 from prefect.workers.base import BaseJobConfiguration
 from pydantic import ValidationError
 
-from gpu_core.decisions.requests.run_environment import without_workers_own
-from gpu_core.decisions.requests.run_variables import env_of_container, env_of_process, env_of_run
+from gpu_core.decisions.requests.runs.run_environment import without_workers_own
+from gpu_core.decisions.requests.variables.env_variable import (
+    env_of_container,
+    env_of_process,
+    env_of_run,
+)
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Refused
 

@@ -10,7 +10,7 @@ from prefect.workers.base import BaseJobConfiguration
 from gpu_core.adapters.ledger import Ledger, is_ledger_outage
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.worker.attempts.registry import with_start, write_start
 from gpu_core.worker.attempts.run_log import (
     describe_placement,

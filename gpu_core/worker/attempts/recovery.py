@@ -17,8 +17,8 @@ from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape, Workload
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.decisions.requests.run_workload import RunLimits, run_limits
+from gpu_core.decisions.requests.runs.run_workload import RunLimits, run_limits
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.worker.attempts.registry import AttemptRegistry, with_start, write_start
 from gpu_core.worker.attempts.run_log import run_fields
 from gpu_core.worker.attempts.state import AttemptState

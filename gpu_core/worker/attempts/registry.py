@@ -24,7 +24,7 @@ from gpu_core.decisions.model.pydantic_errors import known_names
 from gpu_core.decisions.model.redaction import redact
 from gpu_core.decisions.model.virtual_nodes import is_all_known
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.job_variables import GpuRequest
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.decisions.spot.node_avoidance import zone_of
 from gpu_core.worker.attempts.run_faults import RunFaults, by_run
 from gpu_core.worker.attempts.run_log import run_fields

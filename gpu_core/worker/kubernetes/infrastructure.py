@@ -47,7 +47,7 @@ from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, SecretReference
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.policy.telemetry import TelemetryPolicy
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.decisions.telemetry.metrics import WorkerFacts
 from gpu_core.worker.attempts.run_log import run_fields

@@ -8,7 +8,7 @@ from prefect_kubernetes import utilities
 from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration, KubernetesWorkerVariables
 
 from gpu_core.decisions.kubernetes.variables.variables import PodRequest
-from gpu_core.decisions.requests.job_variables import GpuRequest
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.worker.attempts.job_configuration import KnownEnvironment
 
 

@@ -22,7 +22,7 @@ from gpu_core.decisions.kubernetes.manifests.prefect_secrets import (
 )
 from gpu_core.decisions.kubernetes.variables.prefect_fields import without_fields_not_offered
 from gpu_core.decisions.policy.kubernetes import SecretReference
-from gpu_core.decisions.requests.run_variables import variable_defaults
+from gpu_core.decisions.requests.variables.env_variable import variable_defaults
 from gpu_core.worker.base import GpuWorker, Leadership
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure

@@ -18,10 +18,14 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import without_controls
 from gpu_core.decisions.model.workload import Hold, Workload, without_request
 from gpu_core.decisions.policy.policy import PREFECT_DEFAULT_QUEUE, Policy
-from gpu_core.decisions.requests.job_variables import GpuRequest, parse_request
-from gpu_core.decisions.requests.run_variables import env_of_run, variable_defaults
-from gpu_core.decisions.requests.run_workload import RunLimits, run_limits, workload_from_request
-from gpu_core.decisions.requests.variable_values import LONGEST_NAME
+from gpu_core.decisions.requests.runs.run_workload import (
+    RunLimits,
+    run_limits,
+    workload_from_request,
+)
+from gpu_core.decisions.requests.variables.env_variable import env_of_run, variable_defaults
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest, parse_request
+from gpu_core.decisions.requests.variables.variable_values import LONGEST_NAME
 from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.pending.queue_reader import QueueReading

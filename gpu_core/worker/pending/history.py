@@ -16,9 +16,9 @@ from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.offerings.pool_gpu_types import with_gpu_types
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.usage_tracker import UsageBook
-from gpu_core.decisions.requests.memory_healing import with_enough_memory
-from gpu_core.decisions.requests.memory_lessons import MemoryLessons
-from gpu_core.decisions.requests.run_workload import RunLimits
+from gpu_core.decisions.requests.out_of_memory.healing import with_enough_memory
+from gpu_core.decisions.requests.out_of_memory.lessons import MemoryLessons
+from gpu_core.decisions.requests.runs.run_workload import RunLimits
 from gpu_core.decisions.scheduling.forecasting.run_times import (
     RunKind,
     RunTimeHistory,

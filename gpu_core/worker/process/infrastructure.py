@@ -37,9 +37,9 @@ from gpu_core.decisions.model.measurements import Measurements
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.run_context import RunContext
-from gpu_core.decisions.requests.run_environment import inherited_environment
-from gpu_core.decisions.requests.run_variables import env_of_process
+from gpu_core.decisions.requests.runs.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_environment import inherited_environment
+from gpu_core.decisions.requests.variables.env_variable import env_of_process
 from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.decisions.telemetry.metrics import WorkerFacts
 from gpu_core.decisions.telemetry.planning import measurements_of, utilization_by_workload

@@ -22,7 +22,7 @@ import psutil
 from gpu_core.adapters.files.private_folder import make_private_folder
 from gpu_core.adapters.host.attempt_mark import attempt_id_of, environment_of
 from gpu_core.decisions.model.attempts import Attempt
-from gpu_core.decisions.requests.run_context import ATTEMPT_ID_VARIABLE
+from gpu_core.decisions.requests.runs.run_context import ATTEMPT_ID_VARIABLE
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _OUTPUT = "output.log"

@@ -6,7 +6,7 @@ from typing import Any
 from prefect.workers.base import BaseJobConfiguration, BaseVariables
 from pydantic import Field, PrivateAttr
 
-from gpu_core.decisions.requests.job_variables import GpuRequest
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.worker.attempts.job_configuration import KnownEnvironment
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.requests.variable_values import AUTO
+from gpu_core.decisions.requests.variables.variable_values import AUTO
 from gpu_core.decisions.spot.capacity_view import LOOK_S, CapacityView
 from gpu_core.decisions.spot.migration import capacity_change
 from gpu_core.decisions.spot.run_budget import budget_left_micro_usd

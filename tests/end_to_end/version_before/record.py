@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.cluster import NodeShare
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.runtime import checkpointing
 from gpu_core.worker.process.worker import GpuProcessWorker
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpu_core.decisions.model.capacity_life import CapacityLife
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.testing.attempt import attempt_of_a_run
 
 StartAttempt = Callable[..., RunContext]

@@ -19,7 +19,7 @@ from gpu_core.adapters.files.run_files import (
 from gpu_core.decisions.checkpoints.payload import Payload
 from gpu_core.decisions.checkpoints.save_interval import IntervalRule
 from gpu_core.decisions.model.capacity_life import CapacityLife
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.runtime import checkpointing
 from gpu_core.runtime.checkpoints import Checkpointing
 from gpu_core.testing.clock import Clock

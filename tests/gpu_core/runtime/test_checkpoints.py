@@ -22,7 +22,7 @@ from gpu_core.adapters.files.run_files import (
     write_notice,
 )
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requests.run_context import NOTICE_FILE, RunContext
+from gpu_core.decisions.requests.runs.run_context import NOTICE_FILE, RunContext
 from gpu_core.runtime import checkpointing
 from gpu_core.testing.clock import Clock
 

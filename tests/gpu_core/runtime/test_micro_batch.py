@@ -7,7 +7,7 @@ import pytest
 
 from gpu_core.adapters.files.micro_batch_report import has_asked_for_micro_batch
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requests.run_context import MICRO_BATCH_LABEL
+from gpu_core.decisions.requests.runs.run_context import MICRO_BATCH_LABEL
 from gpu_core.runtime import micro_batch
 
 # Its package has the function of that name.

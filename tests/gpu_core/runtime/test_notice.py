@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpu_core.adapters.files.run_files import Notice
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.runtime import checkpointing
 from gpu_core.runtime.notice import NoticeFile, Notices, PolledNotice, TerminationSignal
 from tests.support.instance_metadata import FakeMetadata, metadata_server

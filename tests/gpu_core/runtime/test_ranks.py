@@ -10,7 +10,7 @@ import pytest
 from gpu_core.adapters.checkpoints.store import CheckpointStore, LocalStore
 from gpu_core.adapters.files.run_files import read_checkpoint_report
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.runtime import Ranks, checkpointing
 from gpu_core.runtime.checkpoints import Checkpointing
 

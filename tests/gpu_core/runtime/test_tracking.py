@@ -6,7 +6,7 @@ import mlflow
 import pytest
 from mlflow.tracking import MlflowClient
 
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.runtime import tracked_run
 from gpu_core.runtime.mlflow_context import GpuRunContextProvider
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.runtime import checkpointing
 
 StartAttempt = Callable[..., RunContext]

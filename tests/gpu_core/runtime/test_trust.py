@@ -20,7 +20,7 @@ from gpu_core.decisions.checkpoints.object_names import CheckpointId
 from gpu_core.decisions.checkpoints.payload import Payload
 from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_VARIABLE, signed
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.runtime import Ranks, checkpointing
 from gpu_core.runtime.snapshot import Snapshots
 

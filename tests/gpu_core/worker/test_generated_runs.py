@@ -14,7 +14,7 @@ from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.policy.policy import parse_policy
-from gpu_core.decisions.requests.run_tags import FIRST_TAG
+from gpu_core.decisions.requests.runs.run_tags import FIRST_TAG
 from gpu_core.testing.builders.workloads import make_node
 from tests.support.examples import examples
 from tests.support.job_variables import BEYOND, generated

@@ -13,8 +13,8 @@ from gpu_core.decisions.model.pydantic_errors import known_names, mistakes_in
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
-from gpu_core.decisions.requests.job_variables import GpuRequest, parse_request
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest, parse_request
 
 _PROPERTIES = "variables.properties"
 

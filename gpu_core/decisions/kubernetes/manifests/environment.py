@@ -6,7 +6,7 @@ from dataclasses import replace
 from gpu_core.decisions.kubernetes.manifests.launch import Launch
 from gpu_core.decisions.kubernetes.manifests.merge import Manifest
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
-from gpu_core.decisions.requests.run_context import NOTICE_FILE
+from gpu_core.decisions.requests.runs.run_context import NOTICE_FILE
 
 RUN_DIR = "/var/run/prefect-gpu/run"
 NOTICE_DIR = "/var/run/prefect-gpu/notice"

@@ -8,7 +8,7 @@ from gpu_core.decisions.kubernetes.variables.variables import PodRequest
 from gpu_core.decisions.model.cluster import Placement
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.policy.kubernetes import SecretReference
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.cluster import Placement
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
 
 TOMBSTONE = "tombstone"
 """The role of these objects. They carry no attempt's label: nothing takes them for its Job."""

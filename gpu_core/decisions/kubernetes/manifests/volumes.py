@@ -10,7 +10,7 @@ from gpu_core.decisions.kubernetes.manifests.names import GANG_ANNOTATION, NOTIC
 from gpu_core.decisions.kubernetes.variables.quantities import format_memory
 from gpu_core.decisions.model.errors import InvalidInput, listed
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
-from gpu_core.decisions.requests.run_context import NOTICE_FILE
+from gpu_core.decisions.requests.runs.run_context import NOTICE_FILE
 
 SHM_PATH = "/dev/shm"  # noqa: S108 - the path in the container, not a file of ours
 

@@ -13,7 +13,7 @@ from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.permissions import Permission, Referred
 from gpu_core.decisions.policy.pod_fields import ONLY_LISTED
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.permissions import not_permitted
+from gpu_core.decisions.requests.runs.permissions import not_permitted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from gpu_core.decisions.optimization.experiments.ladder import Rung
 from gpu_core.decisions.optimization.experiments.plans import challenge_settings
 from gpu_core.decisions.optimization.experiments.projection import NoProjection, Projection, project
 from gpu_core.decisions.optimization.experiments.trial import Measured, Setting
-from gpu_core.decisions.requests.requirements.job import Job
+from gpu_core.decisions.requests.requirements.jobs.job import Job
 
 NamedRung = tuple[str, Rung]
 

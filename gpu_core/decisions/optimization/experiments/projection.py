@@ -9,8 +9,8 @@ from gpu_core.decisions.offerings.constraints import Constraints
 from gpu_core.decisions.offerings.estimates import NoRun, runs_on
 from gpu_core.decisions.optimization.experiments.price import cheapest_gpu
 from gpu_core.decisions.optimization.experiments.trial import Setting, usd_per_1k
-from gpu_core.decisions.requests.requirements.job import Job, Method, check_job
-from gpu_core.decisions.requests.requirements.models import KNOWN_MODELS
+from gpu_core.decisions.requests.requirements.jobs.job import Job, Method, check_job
+from gpu_core.decisions.requests.requirements.jobs.models import KNOWN_MODELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from gpu_core.adapters.files.run_files import CheckpointReport, checkpoint_repor
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.decisions.checkpoints.progress_labels import progress_values
 from gpu_core.decisions.checkpoints.report_labels import from_labels
-from gpu_core.decisions.requests.run_context import MICRO_BATCH_LABEL
+from gpu_core.decisions.requests.runs.run_context import MICRO_BATCH_LABEL
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.operations.throttle import Throttle
 

@@ -13,7 +13,7 @@ from gpu_core.decisions.model.pydantic_errors import refuse
 from gpu_core.decisions.model.workload import Shape, Workload
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.run_variables import variable_defaults
+from gpu_core.decisions.requests.variables.env_variable import variable_defaults
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.kubernetes.cluster.node_inventory import NodeInventory
 from gpu_core.worker.kubernetes.jobs.attempt_request import has_head

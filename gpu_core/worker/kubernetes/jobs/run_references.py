@@ -39,7 +39,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.permissions import Referred
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.permissions import not_permitted
+from gpu_core.decisions.requests.runs.permissions import not_permitted
 from gpu_core.worker.attempts.run_log import run_log
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Refused

@@ -18,7 +18,7 @@ from gpu_core.adapters.files.run_files import (
     write_checkpoint_report,
     write_notice,
 )
-from gpu_core.decisions.requests.run_context import CHECKPOINT_FILE, EXIT_FILE, NOTICE_FILE
+from gpu_core.decisions.requests.runs.run_context import CHECKPOINT_FILE, EXIT_FILE, NOTICE_FILE
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NOTICE = Notice(

@@ -12,7 +12,7 @@ from gpu_core.decisions.catalog.sheet import PriceSheet, parse_sheet
 from gpu_core.decisions.kubernetes.variables.variables import PodRequest, parse_pod_request
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.policy import Policy, parse_policy
-from gpu_core.decisions.requests.job_variables import GpuRequest, parse_request
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest, parse_request
 
 WRONG: tuple[object, ...] = (
     *("nonsense", "", "3 hours", ["a\0"], b"x"),

@@ -8,7 +8,7 @@ from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold
 from gpu_core.decisions.offerings.pool_gpu_types import with_gpu_types
-from gpu_core.decisions.requests.job_variables import parse_request
+from gpu_core.decisions.requests.variables.job_variables import parse_request
 from gpu_core.testing.builders.workloads import NOW, ago, make_policy, make_workload
 
 LORA = "fine-tune a 7B model with LoRA on 100M tokens"

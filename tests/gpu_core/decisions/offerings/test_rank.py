@@ -13,7 +13,7 @@ from gpu_core.decisions.offerings.constraints import Conditions, Constraints, Go
 from gpu_core.decisions.offerings.estimates import observed_on
 from gpu_core.decisions.offerings.options import Certainty, Reason
 from gpu_core.decisions.offerings.rank import choose, verdict
-from gpu_core.decisions.requests.requirements.duration import Basis
+from gpu_core.decisions.requests.requirements.estimates.duration import Basis
 from gpu_core.testing.builders.catalog import make_catalog, make_row
 from gpu_core.testing.builders.jobs import make_job
 from tests.support.examples import examples

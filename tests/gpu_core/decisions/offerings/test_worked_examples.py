@@ -11,16 +11,16 @@ from gpu_core.decisions.offerings.estimates import observed_on
 from gpu_core.decisions.offerings.interruption_overhead import daly_overhead, interval_s
 from gpu_core.decisions.offerings.options import Certainty
 from gpu_core.decisions.offerings.rank import choose
-from gpu_core.decisions.requests.requirements.duration import (
+from gpu_core.decisions.requests.requirements.estimates.duration import (
     Hardware,
     duration_of,
     flop_per_unit,
     learned,
     prior,
 )
-from gpu_core.decisions.requests.requirements.fit import best_fit
-from gpu_core.decisions.requests.requirements.job import Recompute
-from gpu_core.decisions.requests.requirements.memory import WHOLE
+from gpu_core.decisions.requests.requirements.estimates.fit import best_fit
+from gpu_core.decisions.requests.requirements.estimates.memory import WHOLE
+from gpu_core.decisions.requests.requirements.jobs.job import Recompute
 from gpu_core.testing.builders.jobs import make_job
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

@@ -17,8 +17,8 @@ from gpu_core.decisions.model.prices import PriceChange, Rates
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.policy import Policy, parse_policy
-from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.decisions.requests.run_workload import RunLimits
+from gpu_core.decisions.requests.runs.run_workload import RunLimits
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_node
 from gpu_core.worker.attempts.registry import AttemptRegistry

@@ -10,8 +10,8 @@ import pytest
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Pending, Running
 
-from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.decisions.requests.run_workload import RunLimits
+from gpu_core.decisions.requests.runs.run_workload import RunLimits
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.testing.builders.attempts import make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_workload
 from gpu_core.worker.attempts.running_poll import RunningPoll

@@ -22,9 +22,9 @@ from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.kubernetes import SecretReference
 from gpu_core.decisions.policy.kubernetes_version import capabilities_of
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.decisions.requests.run_context import RunContext
-from gpu_core.decisions.requests.run_workload import RunLimits
+from gpu_core.decisions.requests.runs.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_workload import RunLimits
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_policy, with_shape
 from gpu_core.worker import GpuKubernetesWorker

@@ -15,8 +15,8 @@ from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, POOL
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.virtual_nodes import is_machine
 from gpu_core.decisions.model.workload import Workload
-from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_policy, with_shape
 from gpu_core.worker.attempts.state import AttemptState

@@ -20,8 +20,8 @@ from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.cluster import ZONE_LABEL
 from gpu_core.decisions.model.interruption_hazard import SPOT_PRIOR
 from gpu_core.decisions.model.workload import RunTimeSource
-from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.decisions.requests.run_workload import RunLimits, workload_from_request
+from gpu_core.decisions.requests.runs.run_workload import RunLimits, workload_from_request
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
 from gpu_core.testing.builders.workloads import (
     make_allocation,

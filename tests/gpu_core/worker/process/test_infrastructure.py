@@ -15,9 +15,9 @@ from prefect.client.schemas.objects import FlowRun
 from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_VARIABLE
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.gpu_health import HealthVerdict
-from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.decisions.requests.run_context import RunContext
-from gpu_core.decisions.requests.run_workload import RunLimits
+from gpu_core.decisions.requests.runs.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_workload import RunLimits
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.decisions.telemetry.health import Finding
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_policy, make_workload

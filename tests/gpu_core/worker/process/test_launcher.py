@@ -15,7 +15,7 @@ import pytest
 
 import gpu_core.worker.process.launcher as launcher_module
 from gpu_core.adapters.files.run_files import ExitReport, read_exit_report
-from gpu_core.decisions.requests.run_context import ATTEMPT_ID_VARIABLE, EXIT_FILE
+from gpu_core.decisions.requests.runs.run_context import ATTEMPT_ID_VARIABLE, EXIT_FILE
 from tests.support import signals
 
 LAUNCHER = launcher_module.__file__

@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from gpu_core.decisions.requests.run_context import ATTEMPT_ID_VARIABLE
+from gpu_core.decisions.requests.runs.run_context import ATTEMPT_ID_VARIABLE
 from gpu_core.testing.builders.attempts import make_attempt
 from gpu_core.worker.process.processes import LocalProcesses
 

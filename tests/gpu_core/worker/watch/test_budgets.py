@@ -10,8 +10,8 @@ from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import EndReason
-from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.decisions.requests.run_workload import RunLimits
+from gpu_core.decisions.requests.runs.run_workload import RunLimits
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run, record_ended
 from gpu_core.testing.builders.workloads import make_policy, make_workload
 from gpu_core.worker.attempts.registry import AttemptRegistry

@@ -10,8 +10,8 @@ from gpu_core.adapters.files.run_files import CheckpointReport
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource
-from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.decisions.requests.run_workload import RunLimits
+from gpu_core.decisions.requests.runs.run_workload import RunLimits
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run, record_ended

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpu_core.decisions.model.errors import listed
-from gpu_core.decisions.requests.requirements.number_words import NUMBER, number_of
+from gpu_core.decisions.requests.requirements.jobs.number_words import NUMBER, number_of
 from gpu_core.decisions.requests.requirements.reading.datasets import (
     DATA_SETS,
     WITHOUT_SIZE,

@@ -5,8 +5,12 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from gpu_core.decisions.model.errors import listed, nearest_name
-from gpu_core.decisions.requests.requirements.models import KNOWN_MODELS, Model, transformer_of
-from gpu_core.decisions.requests.requirements.number_words import NUMBER, number_of, short_count
+from gpu_core.decisions.requests.requirements.jobs.models import KNOWN_MODELS, Model, transformer_of
+from gpu_core.decisions.requests.requirements.jobs.number_words import (
+    NUMBER,
+    number_of,
+    short_count,
+)
 from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate, TextLine
 
 # Other spellings of the names in KNOWN_MODELS. Blanks, hyphens and underscores never count.

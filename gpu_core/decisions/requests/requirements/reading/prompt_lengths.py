@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requests.requirements.number_words import number_of
+from gpu_core.decisions.requests.requirements.jobs.number_words import number_of
 from gpu_core.decisions.requests.requirements.reading.text_line import TextLine
 
 TOKENS_PER_WORD = 4 / 3

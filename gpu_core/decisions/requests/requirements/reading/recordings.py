@@ -2,7 +2,7 @@
 
 import re
 
-from gpu_core.decisions.requests.requirements.number_words import NUMBER, number_of
+from gpu_core.decisions.requests.requirements.jobs.number_words import NUMBER, number_of
 from gpu_core.decisions.requests.requirements.reading.nouns import RECORDINGS
 from gpu_core.decisions.requests.requirements.reading.text_line import TextLine
 

@@ -4,7 +4,7 @@ import re
 
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import count
-from gpu_core.decisions.requests.requirements.number_words import NUMBER, number_of
+from gpu_core.decisions.requests.requirements.jobs.number_words import NUMBER, number_of
 from gpu_core.decisions.requests.requirements.reading.nouns import SAMPLES
 from gpu_core.decisions.requests.requirements.reading.prompt_lengths import TOKENS_PER_WORD
 from gpu_core.decisions.requests.requirements.reading.text_line import TextLine

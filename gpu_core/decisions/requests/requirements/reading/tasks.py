@@ -1,7 +1,7 @@
 """What a text wants done, where it names no model: tasks, methods, and work without a network."""
 
 from gpu_core.decisions.catalog.gpu_types import Precision
-from gpu_core.decisions.requests.requirements.job import Method
+from gpu_core.decisions.requests.requirements.jobs.job import Method
 
 SPEECH = r"transcri\w*|speech|asr|audio"
 

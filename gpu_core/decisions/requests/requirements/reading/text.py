@@ -5,14 +5,19 @@ from dataclasses import dataclass, replace
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.model.errors import InvalidInput, listed
 from gpu_core.decisions.model.units import count
-from gpu_core.decisions.requests.requirements.job import Job, Method, check_job, usual_precision
-from gpu_core.decisions.requests.requirements.models import (
+from gpu_core.decisions.requests.requirements.jobs.job import (
+    Job,
+    Method,
+    check_job,
+    usual_precision,
+)
+from gpu_core.decisions.requests.requirements.jobs.models import (
     AUDIO,
     KNOWN_MODELS,
     Model,
     transformer_of,
 )
-from gpu_core.decisions.requests.requirements.number_words import short_count
+from gpu_core.decisions.requests.requirements.jobs.number_words import short_count
 from gpu_core.decisions.requests.requirements.reading.advice import (
     ON_CPUS_ONLY,
     Advice,

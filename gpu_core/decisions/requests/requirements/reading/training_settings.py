@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass, replace
 
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requests.requirements.job import Job, Optimizer, Recompute
-from gpu_core.decisions.requests.requirements.number_words import NUMBER, number_of
+from gpu_core.decisions.requests.requirements.jobs.job import Job, Optimizer, Recompute
+from gpu_core.decisions.requests.requirements.jobs.number_words import NUMBER, number_of
 from gpu_core.decisions.requests.requirements.reading.text_line import TextLine, first
 
 _IS = r"(?: of| for| over| ?[=:])? ?"

@@ -1,8 +1,8 @@
 """How much work is a job, in its own unit, by what a text counts?"""
 
-from gpu_core.decisions.requests.requirements.job import Job, Method
-from gpu_core.decisions.requests.requirements.models import AUDIO
-from gpu_core.decisions.requests.requirements.number_words import short_count
+from gpu_core.decisions.requests.requirements.jobs.job import Job, Method
+from gpu_core.decisions.requests.requirements.jobs.models import AUDIO
+from gpu_core.decisions.requests.requirements.jobs.number_words import short_count
 from gpu_core.decisions.requests.requirements.reading.amounts import Amounts
 from gpu_core.decisions.requests.requirements.reading.prompt_lengths import TOKENS_PER_WORD
 from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate, TextLine

@@ -26,8 +26,8 @@ from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.workload import Shape, Workload
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
-from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.runs.run_context import RunContext
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_policy
 from gpu_core.worker import GpuKubernetesWorker

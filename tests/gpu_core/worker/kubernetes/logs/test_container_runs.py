@@ -11,8 +11,8 @@ from prefect.states import Completed, Pending, Running
 
 from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.model.workload import Workload
-from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.decisions.requests.run_workload import RunLimits
+from gpu_core.decisions.requests.runs.run_workload import RunLimits
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns

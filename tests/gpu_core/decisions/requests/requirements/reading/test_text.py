@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requests.requirements.job import check_job
+from gpu_core.decisions.requests.requirements.jobs.job import check_job
 from gpu_core.decisions.requests.requirements.reading.text import read_text
 
 

@@ -1,0 +1,1 @@
+"""Jobs and the models that they train or ask."""

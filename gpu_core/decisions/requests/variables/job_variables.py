@@ -1,0 +1,289 @@
+"""The job variables of a GPU pool, checked: the request of one run."""
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+)
+
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.pydantic_errors import (
+    input_errors,
+    known_names,
+    parsed_by,
+    refuse,
+    unknown_name,
+)
+from gpu_core.decisions.model.section import parse_budget
+from gpu_core.decisions.requests.variables.variable_values import (
+    AUTO,
+    DURATION_SCHEMA,
+    Address,
+    Deadline,
+    Duration,
+    PositiveDuration,
+    Text,
+    parse_gpu_types,
+    parse_interval_s,
+    parse_mig_profile,
+    parse_work,
+)
+
+
+class GpuRequest(BaseModel):
+    """The job variables of a GPU pool that one run may set. Made by `parse_request`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    team: Text | None = Field(
+        default=None, title="Team", description="The team that the run's cost is charged to."
+    )
+    project: Text | None = Field(
+        default=None, title="Project", description="The project that the run's cost is charged to."
+    )
+    workload_type: (
+        Literal["training", "fine-tuning", "inference", "batch-inference", "interactive"] | None
+    ) = Field(
+        default=None,
+        title="Workload type",
+        description="The kind of work, for the cost reports.",
+    )
+    gpu_type: Annotated[
+        tuple[str, ...],
+        parsed_by(parse_gpu_types),
+        WithJsonSchema(
+            {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+        ),
+    ] = Field(
+        default=(),
+        title="GPU type",
+        description="A GPU type such as 'a100-80gb', a list of types in order of preference, or "
+        "'auto' for any type, the default.",
+        json_schema_extra={"default": AUTO},
+    )
+    gpu_count: Annotated[int, Field(ge=0, le=64)] = Field(
+        default=1,
+        title="GPU count",
+        description="GPUs on each node, 0 to 64, by default 1; with 0 the run needs no GPU and "
+        "starts at once.",
+    )
+    gpu_fraction: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = Field(
+        default=None,
+        title="GPU fraction",
+        description="The fraction of a GPU that the run needs, over 0 to 1, by default a whole "
+        "GPU; less than 1 is a share of a GPU of a cluster, without memory of its own.",
+    )
+    mig_profile: Annotated[str, parsed_by(parse_mig_profile)] | None = Field(
+        default=None,
+        title="MIG profile",
+        description="The MIG instance that the run gets instead of each GPU, such as '1g.10gb', "
+        "on nodes of a cluster that have it.",
+    )
+    nodes: Annotated[int, Field(ge=1, le=64)] = Field(
+        default=1,
+        title="Nodes",
+        description="The number of nodes that start together, 1 to 64, by default 1.",
+    )
+    gpu_memory_gib: Annotated[int, Field(ge=1, le=4096)] | None = Field(
+        default=None,
+        title="GPU memory (GiB)",
+        description="The minimum nominal memory of each GPU in GiB, by default any.",
+    )
+    work: Annotated[str, parsed_by(parse_work)] | None = Field(
+        default=None,
+        title="Description of the work",
+        description="What the run does in words, such as 'fine-tune a 7B model with LoRA on 100M "
+        "tokens'; with gpu_type 'auto' the run gets the cheapest type that holds this work.",
+    )
+    capacity_type: Literal["auto", "spot", "on-demand", "reserved"] = Field(
+        default="auto",
+        title="Capacity type",
+        description="Which kind of capacity the run may use, by default 'auto' for any.",
+    )
+    expected_duration_s: PositiveDuration | None = Field(
+        default=None,
+        alias="expected_duration",
+        title="Expected duration",
+        description="How long one uninterrupted run takes, in seconds or as text such as '90m', "
+        "by default unknown.",
+    )
+    deadline: Deadline | None = Field(
+        default=None,
+        title="Deadline",
+        description="When the run must be finished, as a moment such as '2026-09-01T18:00Z' or a "
+        "duration from its submission such as '6h', by default never; it affects spot or "
+        "on-demand, and the order where the policy orders by deadline-slack.",
+    )
+    budget_micro_usd: (
+        Annotated[int, parsed_by(parse_budget), WithJsonSchema({"type": "number"})] | None
+    ) = Field(
+        default=None,
+        alias="budget_usd",
+        title="Budget (USD)",
+        description="The most that all attempts of the run may cost together in USD, by default no "
+        "limit; at the limit the run saves and stops, or continues, as the policy says.",
+    )
+    max_duration_s: PositiveDuration | None = Field(
+        default=None,
+        alias="max_duration",
+        title="Maximum duration",
+        description="The maximum time that an attempt runs, in seconds or as text such as '12h', "
+        "by default the policy's limit.",
+    )
+    min_runtime_s: Duration | None = Field(
+        default=None,
+        alias="min_runtime",
+        title="Minimum run time",
+        description="The time before an attempt may be preempted, in seconds or as text such as "
+        "'10m', by default the policy's.",
+    )
+    checkpoint_uri: Address | None = Field(
+        default=None,
+        title="Checkpoint store",
+        description="The folder or bucket of the run's checkpoints, by default the pool's.",
+    )
+    checkpoint_interval_s: Annotated[
+        Annotated[int, Field(ge=1)] | None,
+        parsed_by(parse_interval_s),
+        WithJsonSchema(DURATION_SCHEMA),
+    ] = Field(
+        default=None,
+        alias="checkpoint_interval",
+        title="Checkpoint interval",
+        description="How often the run saves, in seconds or as text such as '10m', or 'auto' for "
+        "the policy's interval, the default.",
+        json_schema_extra={"default": AUTO},
+    )
+    max_failures: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        default=None,
+        title="Maximum failures",
+        description="The number of the run's own failures after which it is not retried, by "
+        "default the policy's.",
+    )
+    max_interruptions: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        default=None,
+        title="Maximum interruptions",
+        description="The number of interruptions by the machine or its provider after which the "
+        "run is not retried, by default unlimited.",
+    )
+    preemptible: bool = Field(
+        default=True,
+        title="Preemptible",
+        description="Whether runs of higher priority may preempt this run, by default true.",
+    )
+    user: Text | None = Field(
+        default=None, title="User", description="The user that the run's cost is charged to."
+    )
+    sweep: Text | None = Field(
+        default=None,
+        title="Sweep",
+        description="The sweep that the run belongs to; under fair share its runs come after the "
+        "user's other runs.",
+    )
+    model: Text | None = Field(
+        default=None, title="Model", description="The model that the run works on, for the reports."
+    )
+    gpu_priority: Text | None = Field(
+        default=None,
+        title="GPU priority",
+        description="The queue whose priority the run has, by default its own queue.",
+    )
+
+
+# No pod field nests deeper. Recursive code (copies, JSON, templates) fails at about 1,000 levels.
+_MOST_LEVELS = 40
+
+
+_MOST_UNKNOWN = 10
+
+
+def parse_request(variables: Mapping[str, object], other_known: Collection[str]) -> GpuRequest:
+    """What does a run with these job variables ask for?
+
+    Args:
+        variables: Job variables by name; None means that it was not given.
+        other_known: Names that belong to the worker itself, such as `env`; they are ignored, and
+            so is `env.NAME`, if `env` is among them.
+
+    Raises:
+        InvalidInput: One variable is unknown or cannot be used.
+        InvalidInputs: Several; the message has a line for each.
+    """
+    ours = known_names(GpuRequest)
+    known = [*ours, *other_known]
+    is_known = frozenset(known).__contains__
+    unknown = [
+        name
+        for name in variables
+        if not is_known(name) and not ("env" in other_known and name.startswith("env."))
+    ]
+    # Each is compared with all known names: of very many only the first are.
+    errors = [unknown_name(name, name, known) for name in unknown[:_MOST_UNKNOWN]]
+    if len(unknown) > _MOST_UNKNOWN:
+        errors.append(
+            InvalidInput("job_variables", f"have {len(unknown):,} names that are not known")
+        )
+    of_others = {name: value for name, value in variables.items() if name in other_known}
+    errors += [error for name, value in of_others.items() if (error := _not_json(name, value))]
+    given = {name: variables[name] for name in ours if variables.get(name) is not None}
+    try:
+        request = GpuRequest.model_validate(given)
+    except ValidationError as error:
+        errors += input_errors(error, GpuRequest)
+    else:
+        errors += _contradictions(request)
+    refuse(errors)
+    return request
+
+
+def _not_json(name: str, value: object) -> InvalidInput | None:
+    """Why can this not be written as JSON that every reader takes? None: it can.
+
+    Level by level: recursion would fail.
+    """
+    inner = [value]
+    for _ in range(_MOST_LEVELS + 1):
+        if wrong := next((i for i in inner if isinstance(i, float) and not math.isfinite(i)), None):
+            return InvalidInput(
+                name, "has a number that is not finite", got=wrong, allowed="finite numbers"
+            )
+        containers = [item for item in inner if isinstance(item, Mapping | list | tuple)]
+        if not containers:
+            return None
+        inner = [
+            item
+            for container in containers
+            for item in (container.values() if isinstance(container, Mapping) else container)
+        ]
+    return InvalidInput(name, "is nested too deeply", allowed=f"{_MOST_LEVELS} levels at most")
+
+
+def _contradictions(request: GpuRequest) -> list[InvalidInput]:
+    errors = list(_without_gpus(request)) if request.gpu_count == 0 else []
+    if request.gpu_fraction is not None and request.mig_profile is not None:
+        errors.append(
+            InvalidInput(
+                "gpu_fraction",
+                "says the part of a GPU that mig_profile says too",
+                got=request.gpu_fraction,
+                remedy="leave one of them out",
+            )
+        )
+    return errors
+
+
+def _without_gpus(request: GpuRequest) -> Iterator[InvalidInput]:
+    if request.nodes > 1:
+        yield InvalidInput(
+            "nodes", "needs GPUs on each node", got=request.nodes, remedy="set gpu_count too"
+        )
+    parts = {"gpu_fraction": request.gpu_fraction, "mig_profile": request.mig_profile}
+    for name, wanted in parts.items():
+        if wanted is not None:
+            yield InvalidInput(name, "needs a GPU", got=wanted, remedy="set gpu_count to 1")

@@ -1,0 +1,134 @@
+"""What the value of a job variable may be: GPU types, a MIG profile, durations, names, work."""
+
+import re
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, WithJsonSchema
+
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.pydantic_errors import checked_text, parsed_by
+from gpu_core.decisions.model.units import parse_duration_s, require_plausible
+from gpu_core.decisions.requests.requirements.reading.job_request import JobRequest, job_of
+from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate
+
+AUTO = "auto"
+
+_GPU_TYPE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_MOST_GPU_TYPES = 32
+# Compute slices, memory, and media extensions (NVIDIA MIG user guide).
+_MIG_PROFILE = re.compile(r"[1-7]g\.[1-9][0-9]{0,3}gb(\+me)?")
+_MIG_PROFILE_HELP = "compute slices and memory such as '1g.10gb' or '1g.10gb+me'"
+_GPU_TYPE_HELP = "'auto', a type such as 'a100-80gb', or a list of types in order of preference"
+
+
+def parse_gpu_types(value: object, field: str) -> tuple[str, ...]:
+    """Which GPU types are these, in order of preference; of `auto` none?
+
+    Raises:
+        InvalidInput: The value is neither a type nor a list of different types.
+    """
+    if value == AUTO:
+        return ()
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not names:
+        raise InvalidInput(field, "is not a GPU type", allowed=_GPU_TYPE_HELP)
+    if len(names) > _MOST_GPU_TYPES:
+        raise InvalidInput(
+            field, f"names {len(names):,} GPU types", allowed=f"at most {_MOST_GPU_TYPES}"
+        )
+    types = [name.strip().lower() if isinstance(name, str) else "" for name in names]
+    if AUTO in types or not all(_GPU_TYPE.fullmatch(name) for name in types):
+        raise InvalidInput(field, "is not a list of GPU types", allowed=_GPU_TYPE_HELP)
+    if len(set(types)) < len(types):
+        raise InvalidInput(field, "names a GPU type twice", allowed=_GPU_TYPE_HELP)
+    return tuple(types)
+
+
+def parse_mig_profile(value: object, field: str) -> str:
+    """Which MIG profile is this, in lower case?
+
+    Raises:
+        InvalidInput: The value does not have the form of a profile.
+    """
+    name = value.strip().lower() if isinstance(value, str) else ""
+    if not _MIG_PROFILE.fullmatch(name):
+        raise InvalidInput(field, "is not a MIG profile", got=value, allowed=_MIG_PROFILE_HELP)
+    return name
+
+
+def parse_interval_s(value: object, field: str) -> int | None:
+    """How many seconds is this interval; None: `auto`?
+
+    Raises:
+        InvalidInput: The value is neither `auto` nor a duration.
+    """
+    return None if value == AUTO else parse_duration_s(value, field)
+
+
+def parse_deadline(value: object, field: str) -> datetime | timedelta:
+    """When is this: a moment as ISO 8601 text, or a duration from the run's submission?
+
+    Raises:
+        InvalidInput: The value is neither, or has no time zone.
+    """
+    if isinstance(value, str) and "-" in value.strip()[1:]:
+        try:
+            moment = datetime.fromisoformat(value.strip())
+        except ValueError:
+            raise InvalidInput(
+                field, "is not a moment", got=value, allowed=_DEADLINE_HELP
+            ) from None
+        return require_plausible(moment, field)
+    try:
+        return timedelta(seconds=parse_duration_s(value, field))
+    except InvalidInput as error:
+        raise InvalidInput(
+            field, error.problem, got=value, allowed=_DEADLINE_HELP, nearest=error.nearest
+        ) from None
+
+
+_DEADLINE_HELP = "a moment such as '2026-09-01T18:00Z', or a duration such as '6h' from submission"
+
+
+DURATION_SCHEMA = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+
+
+def parse_work(value: object, field: str) -> str:
+    """Is this a text of which job a run does? It is returned as it is.
+
+    Raises:
+        InvalidInput: The value is no text, is too long, or is refused as the description of a job.
+    """
+    if not isinstance(value, str):
+        raise InvalidInput(field, "is not text", got=value, allowed=_WORK_HELP)
+    if len(value) > _LONGEST_WORK:
+        raise InvalidInput(field, f"has {len(value):,} characters", got=value, allowed=_WORK_HELP)
+    try:
+        job_of(value, JobRequest())
+    except NoEstimate:
+        return value  # it ranks no GPU types, and the log of the run says why
+    except InvalidInput as error:
+        raise InvalidInput(field, error.problem, got=value, allowed=_WORK_HELP) from None
+    return value
+
+
+_LONGEST_WORK = 1000
+_WORK_HELP = (
+    "words with a model and a method, such as 'fine-tune a 7B model with LoRA', at most "
+    f"{_LONGEST_WORK:,} characters"
+)
+
+# Names go into labels, pages, tables and two databases; addresses are longer.
+LONGEST_NAME = 200
+_LONGEST_ADDRESS = 2048
+
+Text = Annotated[str, StringConstraints(min_length=1), checked_text(LONGEST_NAME)]
+Address = Annotated[str, StringConstraints(min_length=1), checked_text(_LONGEST_ADDRESS)]
+Duration = Annotated[int, parsed_by(parse_duration_s), WithJsonSchema(DURATION_SCHEMA)]
+Deadline = Annotated[
+    datetime | timedelta, parsed_by(parse_deadline), WithJsonSchema(DURATION_SCHEMA)
+]
+PositiveDuration = Annotated[
+    int, parsed_by(parse_duration_s), Field(ge=1), WithJsonSchema(DURATION_SCHEMA)
+]
