@@ -63,11 +63,11 @@ from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT, Node
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD
 from gpu_core.decisions.policy.policy import Policy, parse_policy
 from gpu_core.decisions.scheduling.cycle.planner import Planner
-from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
-from gpu_core.decisions.simulation.outcomes import Simulation
-from gpu_core.decisions.simulation.run_time_oracle import LearnedRunTimes
+from gpu_core.decisions.simulation.cluster.engine import SimulationOptions, simulate
+from gpu_core.decisions.simulation.cluster.outcomes import Simulation
+from gpu_core.decisions.simulation.cluster.run_time_oracle import LearnedRunTimes
+from gpu_core.decisions.simulation.cluster.trace import NodeEvent, Trace, TraceJob, interruption
 from gpu_core.decisions.simulation.spot.trace import SpotTrace
-from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob, interruption
 from gpu_core.decisions.spot.node_avoidance import zone_of
 
 _DAY_S = 86_400.0

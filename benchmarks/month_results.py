@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 
 from gpu_core.decisions.model.cluster import SPOT, Node
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR
-from gpu_core.decisions.simulation.metrics import Spread, metrics, spread, wait_s
-from gpu_core.decisions.simulation.nodes import NodeStay
-from gpu_core.decisions.simulation.outcomes import Held, JobOutcome, Simulation
+from gpu_core.decisions.simulation.cluster.nodes import NodeStay
+from gpu_core.decisions.simulation.cluster.outcomes import Held, JobOutcome, Simulation
+from gpu_core.decisions.simulation.policies.metrics import Spread, metrics, spread, wait_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

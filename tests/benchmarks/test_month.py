@@ -15,8 +15,8 @@ from benchmarks.month import (
 )
 from benchmarks.month_results import MonthResults, _savings
 from gpu_core.decisions.model.cluster import SPOT
+from gpu_core.decisions.simulation.cluster.trace import TraceJob
 from gpu_core.decisions.simulation.spot.trace import SpotTrace
-from gpu_core.decisions.simulation.trace import TraceJob
 from gpu_core.testing.builders.workloads import make_node
 
 DAY_S = 86_400.0

@@ -19,7 +19,7 @@ from pydantic import create_model
 from gpu_core.adapters.files.text_file import read_text_file
 from gpu_core.decisions.model.pydantic_errors import first_mistake_refused
 from gpu_core.decisions.model.section import CapacityType, Section
-from gpu_core.decisions.simulation.trace import TraceJob
+from gpu_core.decisions.simulation.cluster.trace import TraceJob
 
 # The fields of `TraceJob` and its defaults; a file states no other capacity type than we know.
 _TYPES = {**get_type_hints(TraceJob), "capacity_type": CapacityType | None}

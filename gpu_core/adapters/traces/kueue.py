@@ -19,7 +19,7 @@ from gpu_core.decisions.model.pydantic_errors import first_mistake_refused
 from gpu_core.decisions.model.section import Name, Section
 from gpu_core.decisions.policy.flavor_keys import ANY
 from gpu_core.decisions.policy.quotas import QuotaPolicy
-from gpu_core.decisions.simulation.trace import TraceJob
+from gpu_core.decisions.simulation.cluster.trace import TraceJob
 
 _MS_PER_S = 1000
 _MOST = 1_000_000

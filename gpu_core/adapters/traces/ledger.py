@@ -7,7 +7,7 @@ from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.work_done import has_ended, work_s
-from gpu_core.decisions.simulation.trace import TraceJob
+from gpu_core.decisions.simulation.cluster.trace import TraceJob
 
 _ALWAYS = (datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC))
 

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from gpu_core.adapters.traces.clusters import MOST_GPUS
 from gpu_core.adapters.traces.table import read_table
-from gpu_core.decisions.simulation.trace import TraceJob, whole_nodes
+from gpu_core.decisions.simulation.cluster.trace import TraceJob, whole_nodes
 
 _PHILLY = ("job_id", "submit_s", "duration_s", "num_gpus", "vc")
 _MS_PER_S = 1000

@@ -21,7 +21,7 @@ from gpu_core.adapters.traces.json_lines import read_lines
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.section import Name, Section
-from gpu_core.decisions.simulation.trace import MOST_S, NodeEvent, interruption
+from gpu_core.decisions.simulation.cluster.trace import MOST_S, NodeEvent, interruption
 
 _Seconds = Annotated[float, Field(ge=0, le=MOST_S, allow_inf_nan=False)]
 

@@ -11,7 +11,7 @@ from gpu_core.adapters.traces.table import Row, read_table
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
-from gpu_core.decisions.simulation.trace import TraceJob
+from gpu_core.decisions.simulation.cluster.trace import TraceJob
 
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")

@@ -33,11 +33,8 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.policy.run_times import RunTimePolicy
 from gpu_core.decisions.scheduling.cycle.planner import Planner
 from gpu_core.decisions.scheduling.plan.plan import Plan
-from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
-from gpu_core.decisions.simulation.fitting import fitting
-from gpu_core.decisions.simulation.metrics import Metrics, Spread, metrics, spread
-from gpu_core.decisions.simulation.named_policies import DEFAULT_POLICY, named_policy
-from gpu_core.decisions.simulation.run_time_oracle import (
+from gpu_core.decisions.simulation.cluster.engine import SimulationOptions, simulate
+from gpu_core.decisions.simulation.cluster.run_time_oracle import (
     LearnedRunTimes,
     NoisyRunTimes,
     NoRunTimes,
@@ -45,7 +42,10 @@ from gpu_core.decisions.simulation.run_time_oracle import (
     StatedRunTimes,
     TrueRunTimes,
 )
-from gpu_core.decisions.simulation.trace import Trace, TraceJob
+from gpu_core.decisions.simulation.cluster.trace import Trace, TraceJob
+from gpu_core.decisions.simulation.policies.fitting import fitting
+from gpu_core.decisions.simulation.policies.metrics import Metrics, Spread, metrics, spread
+from gpu_core.decisions.simulation.policies.named_policies import DEFAULT_POLICY, named_policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from rich.console import Console
 from gpu_core.cli.simulate.table import comparison
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.simulation.offering import Offering, by_strategy, offer
-from gpu_core.decisions.simulation.trace import Trace
+from gpu_core.decisions.simulation.cluster.offering import Offering, by_strategy, offer
+from gpu_core.decisions.simulation.cluster.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

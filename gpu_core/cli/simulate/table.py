@@ -6,7 +6,7 @@ from typing import TypeVar
 from rich.table import Table
 
 from gpu_core.decisions.model.units import format_duration, format_usd
-from gpu_core.decisions.simulation.metrics import Metrics, Spread
+from gpu_core.decisions.simulation.policies.metrics import Metrics, Spread
 
 Values = TypeVar("Values")
 _NOTHING = "–"

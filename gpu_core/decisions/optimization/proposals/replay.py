@@ -18,9 +18,9 @@ from gpu_core.decisions.optimization.proposals.interruption_model import (
 from gpu_core.decisions.optimization.proposals.run_facts import Configuration, RunFact
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.scheduling.cycle.planner import Planner
-from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
-from gpu_core.decisions.simulation.run_time_oracle import LearnedRunTimes
-from gpu_core.decisions.simulation.trace import Trace, TraceJob
+from gpu_core.decisions.simulation.cluster.engine import SimulationOptions, simulate
+from gpu_core.decisions.simulation.cluster.run_time_oracle import LearnedRunTimes
+from gpu_core.decisions.simulation.cluster.trace import Trace, TraceJob
 
 MOST_GPU_HOURS_ERROR = 0.02
 MOST_WAIT_ERROR = 0.15

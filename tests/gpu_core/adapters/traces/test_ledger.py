@@ -12,7 +12,7 @@ from gpu_core.adapters.traces.ledger import read_ledger
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.work_done import work_s
-from gpu_core.decisions.simulation.trace import TraceJob
+from gpu_core.decisions.simulation.cluster.trace import TraceJob
 from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
 
 ENDED = {"end_reason": EndReason.COMPLETED}

@@ -9,7 +9,7 @@ import pytest
 
 from gpu_core.adapters.traces.node_events import read_node_events
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.simulation.trace import NodeEvent
+from gpu_core.decisions.simulation.cluster.trace import NodeEvent
 from gpu_core.testing.builders.workloads import make_node
 
 NODE = make_node("n1", 1)

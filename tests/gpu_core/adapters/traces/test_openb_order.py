@@ -6,7 +6,7 @@ import pytest
 
 from gpu_core.adapters.traces.openb import read_openb_order
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.simulation.trace import TraceJob
+from gpu_core.decisions.simulation.cluster.trace import TraceJob
 
 PODS = tuple(
     TraceJob(job_id=f"openb-pod-000{i}", submit_s=900, duration_s=1, gpu_count=i) for i in (1, 2)

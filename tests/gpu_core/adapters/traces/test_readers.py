@@ -10,7 +10,7 @@ from gpu_core.adapters.traces.json_lines import read_json_lines
 from gpu_core.adapters.traces.microsoft import read_muri, read_philly
 from gpu_core.adapters.traces.openb import read_openb_nodes, read_openb_pods, read_openb_shapes
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.simulation.trace import TraceJob
+from gpu_core.decisions.simulation.cluster.trace import TraceJob
 
 Reader = Callable[[Path], object]
 

@@ -12,7 +12,11 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.policy.policy import parse_policy
-from gpu_core.decisions.simulation.named_policies import DEFAULT_POLICY, POLICY_NAMES, named_policy
+from gpu_core.decisions.simulation.policies.named_policies import (
+    DEFAULT_POLICY,
+    POLICY_NAMES,
+    named_policy,
+)
 from gpu_core.testing.builders.attempts import admit, at, make_attempt
 
 SHARED_DATA = Path(__file__).parents[5] / "shared" / "data"

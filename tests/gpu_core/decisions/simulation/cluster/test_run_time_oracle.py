@@ -1,7 +1,7 @@
 """What the scheduler is informed of run times."""
 
 from gpu_core.decisions.policy.run_times import RunTimePolicy
-from gpu_core.decisions.simulation.run_time_oracle import (
+from gpu_core.decisions.simulation.cluster.run_time_oracle import (
     LearnedRunTimes,
     NoisyRunTimes,
     NoRunTimes,
@@ -9,7 +9,7 @@ from gpu_core.decisions.simulation.run_time_oracle import (
     StatedRunTimes,
     TrueRunTimes,
 )
-from gpu_core.decisions.simulation.trace import TraceJob
+from gpu_core.decisions.simulation.cluster.trace import TraceJob
 
 JOBS = [
     TraceJob(job_id=str(i), submit_s=i, duration_s=100.0, stated_s=50.0 if i else None)

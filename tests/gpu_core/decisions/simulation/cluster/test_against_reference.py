@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_core.decisions.scheduling.cycle.planner import Planner
-from gpu_core.decisions.simulation.engine import simulate
-from gpu_core.decisions.simulation.named_policies import named_policy
-from gpu_core.decisions.simulation.run_time_oracle import TrueRunTimes
-from gpu_core.decisions.simulation.trace import Trace, TraceJob
+from gpu_core.decisions.simulation.cluster.engine import simulate
+from gpu_core.decisions.simulation.cluster.run_time_oracle import TrueRunTimes
+from gpu_core.decisions.simulation.cluster.trace import Trace, TraceJob
+from gpu_core.decisions.simulation.policies.named_policies import named_policy
 from gpu_core.testing.builders.workloads import make_node
 from tests.support.examples import examples
 

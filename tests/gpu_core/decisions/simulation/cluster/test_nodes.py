@@ -11,11 +11,15 @@ from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.virtual_nodes import planned_name
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.scheduling.cycle.planner import Planner
-from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
-from gpu_core.decisions.simulation.named_policies import named_policy
-from gpu_core.decisions.simulation.outcomes import Simulation
-from gpu_core.decisions.simulation.run_time_oracle import NoRunTimes, RunTimeOracle, TrueRunTimes
-from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob, interruption
+from gpu_core.decisions.simulation.cluster.engine import SimulationOptions, simulate
+from gpu_core.decisions.simulation.cluster.outcomes import Simulation
+from gpu_core.decisions.simulation.cluster.run_time_oracle import (
+    NoRunTimes,
+    RunTimeOracle,
+    TrueRunTimes,
+)
+from gpu_core.decisions.simulation.cluster.trace import NodeEvent, Trace, TraceJob, interruption
+from gpu_core.decisions.simulation.policies.named_policies import named_policy
 from gpu_core.decisions.spot.capacity_view import LOOK_S
 from gpu_core.testing.builders.workloads import make_node
 from tests.support.examples import examples

@@ -14,12 +14,12 @@ from gpu_core.decisions.model.workload import RunTime, Shape, Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.fair_share import UsageMeter
 from gpu_core.decisions.scheduling.plan.plan import Admit, Plan, Preempt
-from gpu_core.decisions.simulation.attempts import attempt_record
-from gpu_core.decisions.simulation.nodes import Nodes
-from gpu_core.decisions.simulation.outcomes import Held, JobOutcome, Simulation
-from gpu_core.decisions.simulation.progress import attempt_s, progress
-from gpu_core.decisions.simulation.run_time_oracle import RunTimeOracle
-from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob
+from gpu_core.decisions.simulation.cluster.attempts import attempt_record
+from gpu_core.decisions.simulation.cluster.nodes import Nodes
+from gpu_core.decisions.simulation.cluster.outcomes import Held, JobOutcome, Simulation
+from gpu_core.decisions.simulation.cluster.progress import attempt_s, progress
+from gpu_core.decisions.simulation.cluster.run_time_oracle import RunTimeOracle
+from gpu_core.decisions.simulation.cluster.trace import NodeEvent, Trace, TraceJob
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import LOOK_S, CapacityView
 from gpu_core.decisions.spot.migration import capacity_change

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
-from gpu_core.decisions.simulation.outcomes import Held, JobOutcome, Simulation
+from gpu_core.decisions.simulation.cluster.outcomes import Held, JobOutcome, Simulation
 
 SLOWDOWN_FLOOR_S = 600.0
 """Shorter jobs count as this long, so that a few seconds of waiting are no slowdown of 10."""

@@ -6,7 +6,7 @@ from math import inf
 
 from gpu_core.decisions.model.errors import alternatives
 from gpu_core.decisions.model.units import format_duration
-from gpu_core.decisions.simulation.metrics import GANG_OVER_GPUS, Metrics
+from gpu_core.decisions.simulation.policies.metrics import GANG_OVER_GPUS, Metrics
 
 MOST_GANG_WAIT = 1.1
 """The wait of large jobs at the 95th percentile, as a multiple of the reference's: what the default

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.simulation.fitting import MOST_GANG_WAIT, fitting
-from gpu_core.decisions.simulation.metrics import Metrics, Spread
+from gpu_core.decisions.simulation.policies.fitting import MOST_GANG_WAIT, fitting
+from gpu_core.decisions.simulation.policies.metrics import Metrics, Spread
 
 
 def spread(mean, p95):

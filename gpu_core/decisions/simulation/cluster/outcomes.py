@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from gpu_core.decisions.model.cluster import Flavor
-from gpu_core.decisions.simulation.nodes import NodeStay
-from gpu_core.decisions.simulation.trace import TraceJob
+from gpu_core.decisions.simulation.cluster.nodes import NodeStay
+from gpu_core.decisions.simulation.cluster.trace import TraceJob
 
 
 @dataclass(frozen=True, slots=True)

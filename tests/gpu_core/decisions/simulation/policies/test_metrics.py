@@ -3,15 +3,15 @@
 import pytest
 
 from gpu_core.decisions.model.cluster import Flavor
-from gpu_core.decisions.simulation.metrics import (
+from gpu_core.decisions.simulation.cluster.outcomes import Held, JobOutcome, Simulation
+from gpu_core.decisions.simulation.cluster.trace import TraceJob
+from gpu_core.decisions.simulation.policies.metrics import (
     cost_micro_usd,
     jain,
     metrics,
     share_error,
     spread,
 )
-from gpu_core.decisions.simulation.outcomes import Held, JobOutcome, Simulation
-from gpu_core.decisions.simulation.trace import TraceJob
 
 A100 = Flavor("a100-80gb", "on-demand")
 

@@ -6,7 +6,7 @@ from typing import Protocol
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource
 from gpu_core.decisions.policy.run_times import RunTimePolicy
 from gpu_core.decisions.scheduling.forecasting.run_times import RunKind, RunTimeHistory
-from gpu_core.decisions.simulation.trace import TraceJob
+from gpu_core.decisions.simulation.cluster.trace import TraceJob
 
 # Users ask for up to five times what they need; uniform, as in the evaluation of EASY by
 # Mu'alem and Feitelson (TPDS 2001).

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from gpu_core.decisions.model.cluster import Node, Placement
 from gpu_core.decisions.model.virtual_nodes import planned_kind
-from gpu_core.decisions.simulation.trace import NodeEvent
+from gpu_core.decisions.simulation.cluster.trace import NodeEvent
 from gpu_core.decisions.spot.node_avoidance import zone_of
 
 _AT_ONCE = 10
