@@ -22,10 +22,10 @@ from benchmarks.numenta import PROFILES, LabelledSeries, normalised_score, read_
 from benchmarks.report import circumstances, write
 from gpu_core.decisions.costs.anomalies.decomposition.decomposition import Decomposition
 from gpu_core.decisions.costs.anomalies.decomposition.explanation import Explainer
-from gpu_core.decisions.costs.anomalies.detector import detect
-from gpu_core.decisions.costs.anomalies.history import TOTAL
-from gpu_core.decisions.costs.anomalies.rhythm import DAILY, HOURLY
-from gpu_core.decisions.costs.usage_cost import Window, daily_costs, total
+from gpu_core.decisions.costs.anomalies.detection.detector import detect
+from gpu_core.decisions.costs.anomalies.detection.rhythm import DAILY, HOURLY
+from gpu_core.decisions.costs.reports.cost_history import TOTAL
+from gpu_core.decisions.costs.usage.usage_cost import Window, daily_costs, total
 
 Alerts = Sequence[int]
 _FIRST_SEED = 50_000

@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.report import circumstances, write
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.costs.capacity_intervals import CapacityChanges, CapacityInterval
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityChanges, CapacityInterval
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.gpu_summary import GpuSummary

@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.report import circumstances, write
 from benchmarks.saving_histories import FIRST_DAY, LEARNING_DAYS, History, Work
 from gpu_core.decisions.catalog.offerings import Catalog
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.optimization.proposals.period import Period
 from gpu_core.decisions.optimization.proposals.propose import optimize
 from gpu_core.decisions.optimization.proposals.run_facts import Record, run_facts

@@ -8,7 +8,7 @@ from prefect.blocks.core import Block
 from pydantic import Field, HttpUrl, SecretStr, model_validator
 
 from gpu_core.adapters.mlflow.client import mlflow_client
-from gpu_core.decisions.costs.mlflow_access import MlflowAccess, split_credentials
+from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess, split_credentials
 
 
 class MLflowTracking(Block):

@@ -16,16 +16,16 @@ from gpu_core.adapters.ledger.policy_in_force import policy_in_file, policy_in_f
 from gpu_core.adapters.ledger.retention import Purge, purge_before
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url, pool_of_run
-from gpu_core.decisions.costs.cost_report import CostReport, cost_report
-from gpu_core.decisions.costs.idle import IdleRule, with_idle
-from gpu_core.decisions.costs.month_report import (
+from gpu_core.decisions.costs.capacity.idle import IdleRule, with_idle
+from gpu_core.decisions.costs.reports.cost_report import CostReport, cost_report
+from gpu_core.decisions.costs.reports.month_report import (
     KEYS,
     MonthReport,
     month_before,
     month_markdown,
     month_windows,
 )
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.decision_anchor import anchor_key
 from gpu_core.decisions.model.errors import InvalidInput

@@ -30,26 +30,26 @@ from gpu_core.decisions.checks.prefect.pool_blocks import (
     MLFLOW_BLOCK,
     pool_block_names,
 )
-from gpu_core.decisions.costs.anomalies.daily_report import (
+from gpu_core.decisions.costs.anomalies.detection.judgement import Rule
+from gpu_core.decisions.costs.anomalies.detection.known import Known
+from gpu_core.decisions.costs.anomalies.detection.planned import PlannedActivity
+from gpu_core.decisions.costs.anomalies.report.daily_report import (
     DayReport,
     artifact_keys,
     day_before,
     report_day,
 )
-from gpu_core.decisions.costs.anomalies.daily_report_markdown import team_rows, to_markdown
-from gpu_core.decisions.costs.anomalies.judgement import Rule
-from gpu_core.decisions.costs.anomalies.known import Known
-from gpu_core.decisions.costs.anomalies.planned import PlannedActivity
-from gpu_core.decisions.costs.mlflow_access import MlflowAccess
-from gpu_core.decisions.costs.run_bills import RunBill
-from gpu_core.decisions.costs.run_durations import ARTIFACT_KEY as DURATIONS_KEY
-from gpu_core.decisions.costs.run_durations import PERIOD as DURATIONS_PERIOD
-from gpu_core.decisions.costs.run_durations import (
+from gpu_core.decisions.costs.anomalies.report.daily_report_markdown import team_rows, to_markdown
+from gpu_core.decisions.costs.billing.run_bills import RunBill
+from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.reports.run_durations import ARTIFACT_KEY as DURATIONS_KEY
+from gpu_core.decisions.costs.reports.run_durations import PERIOD as DURATIONS_PERIOD
+from gpu_core.decisions.costs.reports.run_durations import (
     DeploymentDurations,
     deployment_durations,
     durations_markdown,
 )
-from gpu_core.decisions.costs.usage_cost import RunCost, Window, price_book, run_cost
+from gpu_core.decisions.costs.usage.usage_cost import RunCost, Window, price_book, run_cost
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.markdown import escaped

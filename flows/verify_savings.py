@@ -14,7 +14,7 @@ from gpu_core.adapters.ledger.proposals import append_records, read_proposals
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.prefect.deployments import read_target
 from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.optimization.proposals.changes import Done, apply_step
 from gpu_core.decisions.optimization.proposals.records import (

@@ -11,8 +11,8 @@ from mlflow import MlflowClient
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
-from gpu_core.decisions.costs.demo_history import Record, generated_history
-from gpu_core.decisions.costs.usage_cost import run_cost
+from gpu_core.decisions.costs.reports.demo_history import Record, generated_history
+from gpu_core.decisions.costs.usage.usage_cost import run_cost
 
 LAST_DAY = date(2026, 3, 29)
 _DAYS = 28

@@ -15,8 +15,8 @@ from prefect.workers.base import BaseJobConfiguration
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpu_core.adapters.ledger import Ledger, LedgerError, is_ledger_outage
-from gpu_core.decisions.costs.holders_table import HoldersTableEntry, holder_entry
-from gpu_core.decisions.costs.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.reports.holders_table import HoldersTableEntry, holder_entry
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot
 from gpu_core.decisions.model.reasons import Reason

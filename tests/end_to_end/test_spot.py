@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from gpu_core.decisions.costs.usage_cost import usage_until
+from gpu_core.decisions.costs.usage.usage_cost import usage_until
 from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS
 from tests.support.waiting import wait_for

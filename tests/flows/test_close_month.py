@@ -13,7 +13,7 @@ from blocks.usage_ledger import UsageLedger
 from flows.close_month import close_month
 from gpu_core.adapters.ledger import Ledger, LedgerError
 from gpu_core.adapters.ledger.database import Logged
-from gpu_core.decisions.costs.demo_history import generated_history
+from gpu_core.decisions.costs.reports.demo_history import generated_history
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.decision_chain import POLICY_TEXT, DecisionKind
 from gpu_core.decisions.model.errors import InvalidInput

@@ -17,10 +17,10 @@ from flows.report_cost import read_and_decide
 from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.daily_costs import Wanted
-from gpu_core.decisions.costs.anomalies.daily_report_markdown import to_markdown
-from gpu_core.decisions.costs.anomalies.judgement import Rule
-from gpu_core.decisions.costs.anomalies.known import Known
-from gpu_core.decisions.costs.demo_history import (
+from gpu_core.decisions.costs.anomalies.detection.judgement import Rule
+from gpu_core.decisions.costs.anomalies.detection.known import Known
+from gpu_core.decisions.costs.anomalies.report.daily_report_markdown import to_markdown
+from gpu_core.decisions.costs.reports.demo_history import (
     QUICKSTART_DAY,
     QUICKSTART_DAYS,
     quickstart_history,

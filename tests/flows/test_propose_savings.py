@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from blocks.usage_ledger import UsageLedger
 from flows.propose_savings import propose_savings
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.costs.demo_history import generated_history
+from gpu_core.decisions.costs.reports.demo_history import generated_history
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.optimization.proposals.savings_report import ARTIFACT_KEY
 

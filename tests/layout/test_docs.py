@@ -19,7 +19,7 @@ from prefect.cli._app import _app as prefect_app
 
 from gpu_core.cli.main import app, main
 from gpu_core.cli.quickstart.run_table import COLUMNS as RUN_COLUMNS
-from gpu_core.decisions.costs.run_history_markdown import COLUMNS as ATTEMPT_COLUMNS
+from gpu_core.decisions.costs.reports.run_history_markdown import COLUMNS as ATTEMPT_COLUMNS
 from gpu_core.decisions.policy.policy import Policy, parse_policy
 from gpu_core.decisions.scheduling.queue.queue_table import COLUMNS as QUEUE_COLUMNS
 from tests.layout import policy_reference

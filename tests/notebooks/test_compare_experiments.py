@@ -16,7 +16,7 @@ from sklearn.model_selection import train_test_split
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.mlflow.comparison import read_comparison
 from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
-from gpu_core.decisions.costs.usage_cost import run_cost
+from gpu_core.decisions.costs.usage.usage_cost import run_cost
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 

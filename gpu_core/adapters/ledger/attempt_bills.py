@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from gpu_core.adapters.ledger.cost_slices import CostQuestion, key_columns
 from gpu_core.adapters.ledger.engine import chunks
 from gpu_core.adapters.ledger.schema import attempt_bills, attempts, runs
-from gpu_core.decisions.costs.cost_report import BillSum, Keys
-from gpu_core.decisions.costs.run_bills import AttemptBill, RunBill, run_bills
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.billing.run_bills import AttemptBill, RunBill, run_bills
+from gpu_core.decisions.costs.reports.cost_report import BillSum, Keys
+from gpu_core.decisions.costs.usage.usage_cost import Window
 
 _c = attempt_bills.c
 

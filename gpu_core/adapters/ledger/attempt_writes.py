@@ -23,7 +23,7 @@ from gpu_core.adapters.ledger.schema import (
 )
 from gpu_core.adapters.ledger.unlogged_costs import mark_unlogged
 from gpu_core.decisions.checks.prefect.pool_claim import PoolClaim
-from gpu_core.decisions.costs.unlogged_cost import CostChange
+from gpu_core.decisions.costs.mlflow.unlogged_cost import CostChange
 from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord, SettlementValue
 from gpu_core.decisions.model.gpu_summary import GpuSummary

@@ -3,10 +3,10 @@
 from datetime import datetime
 
 from gpu_core.adapters.ledger.store import Ledger
-from gpu_core.decisions.costs.budget_use import BudgetUse
+from gpu_core.decisions.costs.reports.budget_use import BudgetUse
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.quota.usage_tracker import UsageBook, budget_uses
+from gpu_core.decisions.quota.usage_tracker import UsageTracker, budget_uses
 
 
 def read_budget_uses(
@@ -31,6 +31,6 @@ def read_budget_uses(
     """
     if not policy.budgets:
         return ()
-    since = UsageBook(policy, at).since
+    since = UsageTracker(policy, at).since
     counted = pool if pool in ledger.pools() else None
     return budget_uses(policy, ledger.usage(since, at, provenance=provenance, pool=counted), at)

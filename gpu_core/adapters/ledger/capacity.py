@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from gpu_core.adapters.ledger.engine import chunks, upsert
 from gpu_core.adapters.ledger.rows import Row, read_whole_rows
 from gpu_core.adapters.ledger.schema import capacity_intervals
-from gpu_core.decisions.costs.capacity_intervals import (
+from gpu_core.decisions.costs.capacity.capacity_intervals import (
     LONGEST_START,
     CapacityChanges,
     CapacityInterval,

@@ -30,12 +30,12 @@ from gpu_core.adapters.ledger.schema import (
     budget_alerts,
 )
 from gpu_core.adapters.ledger.unlogged_costs import forget_unlogged, mark_unlogged, read_unlogged
-from gpu_core.decisions.costs.cost_report import BillSum, CostSlice, Keys
-from gpu_core.decisions.costs.idle import CapacityCost, capacity_cost
-from gpu_core.decisions.costs.run_bills import AttemptBill, RunBill
+from gpu_core.decisions.costs.billing.run_bills import AttemptBill, RunBill
+from gpu_core.decisions.costs.capacity.idle import CapacityCost, capacity_cost
+from gpu_core.decisions.costs.mlflow.unlogged_cost import CostChange, UnloggedCost
+from gpu_core.decisions.costs.reports.cost_report import BillSum, CostSlice, Keys
 from gpu_core.decisions.costs.savings.month_savings import MonthWork
-from gpu_core.decisions.costs.unlogged_cost import CostChange, UnloggedCost
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.quota.budget_alerts import AlertMark
 
 

@@ -11,14 +11,14 @@ import sqlalchemy as sa
 from gpu_core.adapters.ledger.paid import PAID, REPRICED, Tariffs
 from gpu_core.adapters.ledger.schema import attempts, runs
 from gpu_core.adapters.ledger.sql_functions import EpochUs, Greater, Lesser
-from gpu_core.decisions.costs.cost_report import (
+from gpu_core.decisions.costs.reports.cost_report import (
     COLUMNS_OF_ATTEMPTS,
     COLUMNS_OF_RUNS,
     CostSlice,
     Keys,
 )
-from gpu_core.decisions.costs.time_use import uses_by_price
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.time_use import uses_by_price
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.units import epoch_us
 

@@ -5,15 +5,15 @@ from datetime import date, datetime
 
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.store import Ledger
-from gpu_core.decisions.costs.anomalies.daily_report import window_to_read
-from gpu_core.decisions.costs.anomalies.history import (
+from gpu_core.decisions.costs.anomalies.report.daily_report import window_to_read
+from gpu_core.decisions.costs.reports.cost_history import (
     DIMENSIONS,
     CostHistory,
     DailyCosts,
     history_until,
     window_of_history,
 )
-from gpu_core.decisions.costs.usage_cost import Window, daily_costs
+from gpu_core.decisions.costs.usage.usage_cost import Window, daily_costs
 from gpu_core.decisions.model.attempts import Provenance
 
 

@@ -13,10 +13,10 @@ from gpu_core.adapters.ledger.cost_slices import CostQuestion, overlapping
 from gpu_core.adapters.ledger.paid import PAID, REPRICED, Tariffs
 from gpu_core.adapters.ledger.schema import attempts, capacity_intervals, runs
 from gpu_core.adapters.ledger.sql_functions import EpochUs, Greater, Lesser
-from gpu_core.decisions.costs.capacity_intervals import WATCHED, CapacityInterval
-from gpu_core.decisions.costs.idle import counted_in, parts_by_node
-from gpu_core.decisions.costs.time_use import Tariff, spans_of_prices
-from gpu_core.decisions.costs.usage import Usage, sum_usage
+from gpu_core.decisions.costs.capacity.capacity_intervals import WATCHED, CapacityInterval
+from gpu_core.decisions.costs.capacity.idle import counted_in, parts_by_node
+from gpu_core.decisions.costs.usage.time_use import Tariff, spans_of_prices
+from gpu_core.decisions.costs.usage.usage import Usage, sum_usage
 from gpu_core.decisions.model.units import epoch_us
 
 _c = capacity_intervals.c

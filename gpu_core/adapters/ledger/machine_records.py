@@ -23,7 +23,7 @@ from gpu_core.adapters.ledger.schema import (
 )
 from gpu_core.decisions.catalog.offerings import Catalog, combined
 from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
-from gpu_core.decisions.costs.capacity_intervals import CapacityChanges, CapacityInterval
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityChanges, CapacityInterval
 from gpu_core.decisions.model.units import require_aware
 from gpu_core.decisions.telemetry.history import GpuWindow
 

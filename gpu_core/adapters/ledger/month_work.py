@@ -15,8 +15,8 @@ from gpu_core.adapters.ledger.schema import attempts, runs
 from gpu_core.adapters.ledger.sql_functions import EpochUs
 from gpu_core.decisions.costs.savings.gpu_type_choice import PaidAttempt, most_memory_mib
 from gpu_core.decisions.costs.savings.month_savings import MonthWork
-from gpu_core.decisions.costs.time_use import Tariff, spans_of_prices
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.time_use import Tariff, spans_of_prices
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.cluster import SPOT
 

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from gpu_core.adapters.ledger.rows import UNREADABLE
 from gpu_core.adapters.ledger.schema import attempts
-from gpu_core.decisions.costs.time_use import Tariff
-from gpu_core.decisions.costs.usage_cost import Held
+from gpu_core.decisions.costs.usage.time_use import Tariff
+from gpu_core.decisions.costs.usage.usage_cost import Held
 from gpu_core.decisions.model.attempts import held_gpus
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.prices import PriceChange, Rates

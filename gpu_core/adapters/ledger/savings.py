@@ -8,9 +8,9 @@ from fractions import Fraction
 from gpu_core.adapters.ledger.month_work import WorkQuestion
 from gpu_core.adapters.ledger.store import Ledger
 from gpu_core.decisions.catalog.offerings import Catalog
-from gpu_core.decisions.costs.price_book import PriceBook
+from gpu_core.decisions.costs.prices.price_book import PriceBook
 from gpu_core.decisions.costs.savings.month_savings import MonthSavings, month_savings
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.policy import Policy

@@ -9,8 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-from gpu_core.decisions.costs.capacity_intervals import IntervalEnd
-from gpu_core.decisions.costs.unlogged_cost import CostChange
+from gpu_core.decisions.costs.capacity.capacity_intervals import IntervalEnd
+from gpu_core.decisions.costs.mlflow.unlogged_cost import CostChange
 from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.clean_text import clean_text

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gpu_core.adapters.files.atomic_file import sync_folder
 from gpu_core.adapters.ledger.errors import LedgerError
-from gpu_core.decisions.costs.capacity_intervals import CapacityChanges
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityChanges
 from gpu_core.decisions.model.decision_chain import Decision
 from gpu_core.decisions.telemetry.history import GpuWindow
 

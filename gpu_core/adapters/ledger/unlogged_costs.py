@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from gpu_core.adapters.ledger.engine import upsert
 from gpu_core.adapters.ledger.schema import runs, unlogged_costs
-from gpu_core.decisions.costs.unlogged_cost import TAKEN_OVER_AFTER, CostChange, UnloggedCost
+from gpu_core.decisions.costs.mlflow.unlogged_cost import TAKEN_OVER_AFTER, CostChange, UnloggedCost
 from gpu_core.decisions.model.units import require_aware
 
 _c = unlogged_costs.c

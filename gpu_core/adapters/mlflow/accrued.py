@@ -6,7 +6,7 @@ from fractions import Fraction
 from mlflow import MlflowClient
 
 from gpu_core.adapters.mlflow.cost import ACCRUED_METRIC, own_runs
-from gpu_core.decisions.costs.usage_cost import RunCost
+from gpu_core.decisions.costs.usage.usage_cost import RunCost
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD
 
 

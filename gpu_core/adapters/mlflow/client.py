@@ -4,7 +4,7 @@ import os
 
 from mlflow import MlflowClient
 
-from gpu_core.decisions.costs.mlflow_access import CREDENTIAL_VARIABLES, MlflowAccess
+from gpu_core.decisions.costs.mlflow.mlflow_access import CREDENTIAL_VARIABLES, MlflowAccess
 
 
 def mlflow_client(access: MlflowAccess) -> MlflowClient:

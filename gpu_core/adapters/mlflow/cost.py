@@ -17,17 +17,17 @@ from prefect.utilities.urls import url_for
 
 from gpu_core.adapters.mlflow.experiment import experiment_id
 from gpu_core.adapters.mlflow.tags import FLOW_RUN_TAG, PARENT_TAG, TRACKED_RUN_TAG
-from gpu_core.decisions.costs.cost_ratios import (
+from gpu_core.decisions.costs.billing.run_bills import RunBill
+from gpu_core.decisions.costs.mlflow.cost_ratios import (
     BASELINE_TAG,
     GOAL_TAG,
     QUALITY_TAG,
     improvement_per_usd,
     usd_per_count,
 )
-from gpu_core.decisions.costs.mlflow_views import experiment_tags
-from gpu_core.decisions.costs.run_bills import RunBill
-from gpu_core.decisions.costs.usage import Usage
-from gpu_core.decisions.costs.usage_cost import RunCost
+from gpu_core.decisions.costs.mlflow.mlflow_views import experiment_tags
+from gpu_core.decisions.costs.usage.usage import Usage
+from gpu_core.decisions.costs.usage.usage_cost import RunCost
 from gpu_core.decisions.model.attempts import RunRecord
 from gpu_core.decisions.model.markdown import escaped
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR

@@ -2,8 +2,8 @@
 
 from mlflow import MlflowClient
 
-from gpu_core.decisions.costs.mlflow_access import MlflowAccess
-from gpu_core.decisions.costs.mlflow_views import MlflowPages
+from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.mlflow.mlflow_views import MlflowPages
 
 
 def pages_of(client: MlflowClient, access: MlflowAccess, run_id: str) -> MlflowPages | None:

@@ -6,7 +6,7 @@ from base64 import b64encode
 import httpx
 
 from gpu_core.decisions.checks.doctor.services import MlflowProbe
-from gpu_core.decisions.costs.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
 from gpu_core.decisions.model.errors import GpuSchedulingError
 
 _TIMEOUT_S = 8.0

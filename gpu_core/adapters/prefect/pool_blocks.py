@@ -11,7 +11,7 @@ from gpu_core.decisions.checks.prefect.pool_blocks import (
     MLFLOW_BLOCK,
     pool_block_names,
 )
-from gpu_core.decisions.costs.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
 
 
 async def read_block(client: PrefectClient, slug: str, name: str) -> BlockDocument | None:

@@ -11,9 +11,9 @@ from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.cli.anomalies.document import anomalies_document
 from gpu_core.cli.anomalies.text import anomalies_text
 from gpu_core.cli.shared.exit_codes import DONE, NO
-from gpu_core.decisions.costs.anomalies.judgement import Judgement
-from gpu_core.decisions.costs.anomalies.known import Known
-from gpu_core.decisions.costs.anomalies.seasonal import JUDGED, judge_by_season
+from gpu_core.decisions.costs.anomalies.detection.judgement import Judgement
+from gpu_core.decisions.costs.anomalies.detection.known import Known
+from gpu_core.decisions.costs.anomalies.detection.seasonal import JUDGED, judge_by_season
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 
 _MOST_DAYS = 31

@@ -8,7 +8,7 @@ from typing import Any
 from gpu_core.decisions.costs.anomalies.decomposition.decomposition import Decomposition
 from gpu_core.decisions.costs.anomalies.decomposition.drivers import Level
 from gpu_core.decisions.costs.anomalies.decomposition.sentences import describe
-from gpu_core.decisions.costs.anomalies.judgement import Judgement
+from gpu_core.decisions.costs.anomalies.detection.judgement import Judgement
 
 
 def anomalies_document(first: date, last: date, found: Sequence[Judgement]) -> dict[str, Any]:

@@ -4,10 +4,13 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 
 from gpu_core.cli.shared.terminal import wrapped
-from gpu_core.decisions.costs.anomalies.anomaly_markdown import named_contributions, where_most
 from gpu_core.decisions.costs.anomalies.decomposition.decomposition import Decomposition
 from gpu_core.decisions.costs.anomalies.decomposition.sentences import describe, signed_usd
-from gpu_core.decisions.costs.anomalies.judgement import AnomalyVerdict, Judgement
+from gpu_core.decisions.costs.anomalies.detection.judgement import AnomalyVerdict, Judgement
+from gpu_core.decisions.costs.anomalies.report.anomaly_markdown import (
+    named_contributions,
+    where_most,
+)
 from gpu_core.decisions.model.units import count, format_usd
 
 

@@ -23,23 +23,23 @@ from gpu_core.cli.cost.files import check_output, write_rows
 from gpu_core.cli.cost.kept_rows import RowsOnDisk
 from gpu_core.cli.cost.table import Show, report_csv, report_document, report_table
 from gpu_core.cli.cost.unknown_pool import name_unknown_pool
-from gpu_core.decisions.costs.charges import Charges
-from gpu_core.decisions.costs.cost_report import (
+from gpu_core.decisions.costs.billing.charges import Charges
+from gpu_core.decisions.costs.billing.focus import COLUMNS, focus_rows, parse_focus_version
+from gpu_core.decisions.costs.capacity.idle import IdleRule, parse_idle_rule, with_idle
+from gpu_core.decisions.costs.capacity.reserved_idle import (
+    Reservation,
+    reserved_times,
+    with_reserved_idle,
+)
+from gpu_core.decisions.costs.reports.cost_report import (
     CostReport,
     cost_report,
     parse_keys,
     period_window,
     with_bills,
 )
-from gpu_core.decisions.costs.focus import COLUMNS, focus_rows, parse_focus_version
-from gpu_core.decisions.costs.idle import IdleRule, parse_idle_rule, with_idle
-from gpu_core.decisions.costs.reserved_idle import (
-    Reservation,
-    reserved_times,
-    with_reserved_idle,
-)
-from gpu_core.decisions.costs.usage import US_PER_HOUR
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.usage import US_PER_HOUR
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.scheduling.reservations.calendar import windows_between

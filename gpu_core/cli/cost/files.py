@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from gpu_core.adapters.files.atomic_file import replacing_file
-from gpu_core.decisions.costs.focus import DECIMAL_COLUMNS, MOMENT_COLUMNS, FocusRow
+from gpu_core.decisions.costs.billing.focus import DECIMAL_COLUMNS, MOMENT_COLUMNS, FocusRow
 from gpu_core.decisions.model.errors import InvalidInput, nearest_name
 
 _SUFFIXES = (".csv", ".parquet")

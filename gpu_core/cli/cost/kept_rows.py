@@ -4,7 +4,7 @@ import pickle
 from collections.abc import Iterator
 from tempfile import TemporaryFile
 
-from gpu_core.decisions.costs.focus import FocusRow
+from gpu_core.decisions.costs.billing.focus import FocusRow
 
 
 class RowsOnDisk:

@@ -23,17 +23,17 @@ from gpu_core.cli.cost.reconciled_runs import (
     reconciled_runs,
     run_documents,
 )
-from gpu_core.decisions.costs.bill_lines import LineProblem, parse_bill
-from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
-from gpu_core.decisions.costs.reconciliation import (
+from gpu_core.decisions.costs.billing.bill_lines import LineProblem, parse_bill
+from gpu_core.decisions.costs.billing.reconciliation import (
     MachineBill,
     Reconciliation,
     reconcile,
     window_of,
 )
-from gpu_core.decisions.costs.run_bills import attempt_bills
-from gpu_core.decisions.costs.usage import apportioned, round_half_up
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.billing.run_bills import attempt_bills
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
+from gpu_core.decisions.costs.usage.usage import apportioned, round_half_up
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import count, format_usd

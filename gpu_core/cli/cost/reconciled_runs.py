@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from gpu_core.decisions.costs.run_bills import AttemptBill, RunBill, run_bills
+from gpu_core.decisions.costs.billing.run_bills import AttemptBill, RunBill, run_bills
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.units import count, format_usd
 

@@ -18,12 +18,12 @@ from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.cli.cost.unknown_pool import name_unknown_pool
 from gpu_core.cli.shared.options import require_countable
 from gpu_core.decisions.catalog.offerings import Catalog
-from gpu_core.decisions.costs.cost_report import period_window
+from gpu_core.decisions.costs.reports.cost_report import period_window
 from gpu_core.decisions.costs.savings.gpu_type_choice import CheaperType
 from gpu_core.decisions.costs.savings.month_savings import Commitment, FixedCluster, MonthSavings
 from gpu_core.decisions.costs.savings.price_steps import MachineKind
 from gpu_core.decisions.costs.savings.tables import SavingsTable, savings_notes, savings_tables
-from gpu_core.decisions.costs.usage import US_PER_HOUR
+from gpu_core.decisions.costs.usage.usage import US_PER_HOUR
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
 

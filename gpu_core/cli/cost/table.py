@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.table import Table
 
-from gpu_core.decisions.costs.cost_report import CostReport, CostRow, together
-from gpu_core.decisions.costs.time_use import TimeUse
-from gpu_core.decisions.costs.usage import NO_USAGE, Usage
+from gpu_core.decisions.costs.reports.cost_report import CostReport, CostRow, together
+from gpu_core.decisions.costs.usage.time_use import TimeUse
+from gpu_core.decisions.costs.usage.usage import NO_USAGE, Usage
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR, format_usd
 
 _OPTIONAL = ("Core-hours", "GiB-hours", "Idle", "Reconciled", "Billed")

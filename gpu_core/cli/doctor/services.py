@@ -23,7 +23,7 @@ from gpu_core.decisions.checks.doctor.services import (
     mlflow_finding,
     store_finding,
 )
-from gpu_core.decisions.costs.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.redaction import secrets_in
 from gpu_core.decisions.policy.policy import Policy

@@ -18,7 +18,7 @@ from gpu_core.cli.shared.prefect_api import ask
 from gpu_core.cli.shared.terminal import terminal_width
 from gpu_core.decisions.checks.prefect.pool_commands import setup_command
 from gpu_core.decisions.checks.prefect.pool_status import notices
-from gpu_core.decisions.costs.holders_table import (
+from gpu_core.decisions.costs.reports.holders_table import (
     HoldersTableEntry,
     from_holder_row,
     holder_json,

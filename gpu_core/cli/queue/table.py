@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from gpu_core.cli.queue.layout import Row, isolated, lines, wrapped
-from gpu_core.decisions.costs.holders_table import HoldersTableEntry, gpus_text
+from gpu_core.decisions.costs.reports.holders_table import HoldersTableEntry, gpus_text
 from gpu_core.decisions.model.units import count, format_duration, format_usd
 from gpu_core.decisions.scheduling.queue.queue_table import QueueTableEntry
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from gpu_core.decisions.costs.usage_cost import RunCost
+from gpu_core.decisions.costs.usage.usage_cost import RunCost
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.units import format_duration
 from gpu_core.decisions.telemetry.summary import gpu_use

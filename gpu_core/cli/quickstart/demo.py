@@ -31,14 +31,14 @@ from gpu_core.cli.quickstart.progress import Progress
 from gpu_core.cli.quickstart.run_table import run_table
 from gpu_core.cli.quickstart.services import Addresses, ServiceError, Services
 from gpu_core.decisions.checkpoints.object_names import committed
-from gpu_core.decisions.costs.anomalies.daily_report import artifact_keys
-from gpu_core.decisions.costs.demo_history import (
+from gpu_core.decisions.costs.anomalies.report.daily_report import artifact_keys
+from gpu_core.decisions.costs.mlflow.mlflow_views import view_link
+from gpu_core.decisions.costs.reports.demo_history import (
     QUICKSTART_DAY,
     QUICKSTART_DAYS,
     quickstart_history,
 )
-from gpu_core.decisions.costs.mlflow_views import view_link
-from gpu_core.decisions.costs.usage_cost import RunCost, run_cost
+from gpu_core.decisions.costs.usage.usage_cost import RunCost, run_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.units import count
 from gpu_core.worker.process.gpus.devices import local_nodes

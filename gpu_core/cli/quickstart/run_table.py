@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import JustifyMethod
 from rich.table import Table
 
-from gpu_core.decisions.costs.usage_cost import RunCost, total
+from gpu_core.decisions.costs.usage.usage_cost import RunCost, total
 from gpu_core.decisions.model.units import format_duration, format_usd
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from gpu_core.decisions.costs.budget_use import budget_use
+from gpu_core.decisions.costs.reports.budget_use import budget_use
 from gpu_core.decisions.model.cluster import Usage
 from gpu_core.decisions.policy.budgets import BudgetPolicy, Mode, period_start
 from gpu_core.decisions.policy.policy import Policy

@@ -5,8 +5,8 @@ from datetime import datetime
 from math import ceil
 from typing import NamedTuple
 
-from gpu_core.decisions.costs.usage import US_PER_S
-from gpu_core.decisions.costs.usage_cost import Held, usage_for
+from gpu_core.decisions.costs.usage.usage import US_PER_S
+from gpu_core.decisions.costs.usage.usage_cost import Held, usage_for
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.cluster import Usage
 from gpu_core.decisions.policy.budgets import BudgetPolicy, period_end

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from gpu_core.decisions.costs.budget_use import BudgetUse, budget_use
-from gpu_core.decisions.costs.usage import NO_USAGE
-from gpu_core.decisions.costs.usage import Usage as ExactUsage
-from gpu_core.decisions.costs.usage_cost import Window, attempt_usage
+from gpu_core.decisions.costs.reports.budget_use import BudgetUse, budget_use
+from gpu_core.decisions.costs.usage.usage import NO_USAGE
+from gpu_core.decisions.costs.usage.usage import Usage as ExactUsage
+from gpu_core.decisions.costs.usage.usage_cost import Window, attempt_usage
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.cluster import Usage
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
@@ -20,7 +20,7 @@ _HALF_LIVES = 10
 """What is older counts less than a thousandth of itself."""
 
 
-class UsageBook:
+class UsageTracker:
     """The usage that shares and budgets of one policy need, for as long as `serves` is true.
 
     After a change of the policy, and at the turn of a budget's period, a new one is opened and
@@ -123,10 +123,10 @@ def budget_uses(
 
     Args:
         policy: With its budgets.
-        records: Runs with an attempt since `UsageBook.since`, with all attempts.
+        records: Runs with an attempt since `UsageTracker.since`, with all attempts.
         now: What came later does not count.
     """
-    book = UsageBook(policy, now)
+    book = UsageTracker(policy, now)
     for run, attempts in records:
         for attempt in attempts:
             if attempt.has_run and attempt.admitted_at < now:

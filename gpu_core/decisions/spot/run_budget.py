@@ -5,8 +5,8 @@ from datetime import datetime
 from math import ceil
 from typing import NamedTuple
 
-from gpu_core.decisions.costs.usage import US_PER_S, sum_usage
-from gpu_core.decisions.costs.usage_cost import Held, usage_for, usage_until
+from gpu_core.decisions.costs.usage.usage import US_PER_S, sum_usage
+from gpu_core.decisions.costs.usage.usage_cost import Held, usage_for, usage_until
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT
 from gpu_core.decisions.model.reasons import Reason

@@ -16,7 +16,7 @@ import anyio
 from gpu_core.adapters.files.private_folder import make_private_folder
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.attempts.phase import AttemptPhase
-from gpu_core.decisions.costs.price_book import price_fields, with_price_of_now
+from gpu_core.decisions.costs.prices.price_book import price_fields, with_price_of_now
 from gpu_core.decisions.kubernetes.variables.variables import PodRequest
 from gpu_core.decisions.model.attempts import Attempt, RunRecord, held_gpus
 from gpu_core.decisions.model.cluster import Placement

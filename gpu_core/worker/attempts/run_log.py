@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from prefect.logging.loggers import PrefectLogAdapter, get_logger
 
-from gpu_core.decisions.costs.usage import round_half_up
+from gpu_core.decisions.costs.usage.usage import round_half_up
 from gpu_core.decisions.model.units import format_usd
 from gpu_core.worker.attempts.state import AttemptState
 

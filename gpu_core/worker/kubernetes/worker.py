@@ -14,7 +14,7 @@ from prefect_kubernetes.worker import KubernetesWorker
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.prefect.pool_claims import claim_pool, variable_name
 from gpu_core.decisions.checks.prefect.pool_claim import PoolClaim
-from gpu_core.decisions.costs.mlflow_access import missing_secrets
+from gpu_core.decisions.costs.mlflow.mlflow_access import missing_secrets
 from gpu_core.decisions.kubernetes.manifests.names import job_name
 from gpu_core.decisions.kubernetes.manifests.prefect_secrets import (
     plain_key_warnings,

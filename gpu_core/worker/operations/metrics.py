@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from gpu_core.decisions.costs.usage import US_PER_HOUR
-from gpu_core.decisions.costs.usage_cost import Held, usage_for
+from gpu_core.decisions.costs.usage.usage import US_PER_HOUR
+from gpu_core.decisions.costs.usage.usage_cost import Held, usage_for
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.telemetry.metrics import GpuGroup, HourlyCost, JudgedUse, WorkerFacts

@@ -15,7 +15,7 @@ from gpu_core.decisions.model.interruption_hazard import SPOT_PRIOR
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.offerings.pool_gpu_types import with_gpu_types
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.quota.usage_tracker import UsageBook
+from gpu_core.decisions.quota.usage_tracker import UsageTracker
 from gpu_core.decisions.requests.out_of_memory.healing import with_enough_memory
 from gpu_core.decisions.requests.out_of_memory.lessons import MemoryLessons
 from gpu_core.decisions.requests.runs.run_workload import RunLimits
@@ -68,7 +68,7 @@ class History:
         self._newest: dict[str, tuple[object, Record]] = {}
         self._run_times = RunTimeHistory()
         self._memory = MemoryLessons()
-        self._book: UsageBook | None = None
+        self._book: UsageTracker | None = None
         self._refreshed_at: datetime | None = None
         self._on_spot: dict[str, Attempt] = {}
         self._spot_lives: Mapping[str, CapacityLife] = {}
@@ -83,7 +83,7 @@ class History:
         """Learn what was started and what ended since the last read, on any machine."""
         book = self._book
         if book is None or not book.serves(policy, now):
-            book = UsageBook(policy, now)
+            book = UsageTracker(policy, now)
         refreshed_at = self._refreshed_at
         since = now - _LEARNED_FROM if refreshed_at is None else refreshed_at - _OVERLAP
         reach = since
@@ -214,7 +214,7 @@ class History:
     def _counted(self, run: RunRecord) -> AbstractContextManager[None]:
         return self._faults.contained(run.flow_run_id, run.name, "counted for shares and budgets")
 
-    def _fill(self, book: UsageBook, records: Iterable[Record]) -> None:
+    def _fill(self, book: UsageTracker, records: Iterable[Record]) -> None:
         for run, attempts in records:
             with self._counted(run):
                 for attempt in attempts:

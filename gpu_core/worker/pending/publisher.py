@@ -20,15 +20,18 @@ from prefect.states import AwaitingConcurrencySlot, Scheduled
 
 from gpu_core.adapters.prefect.artifacts import find_artifact, write_artifact
 from gpu_core.adapters.prefect.states import restore_overwritten
-from gpu_core.decisions.costs.holders_table import (
+from gpu_core.decisions.costs.mlflow.mlflow_views import MlflowPages
+from gpu_core.decisions.costs.reports.holders_table import (
     HoldersTableEntry,
     holders_key,
     holders_markdown,
     to_holder_row,
     without_holder_texts,
 )
-from gpu_core.decisions.costs.mlflow_views import MlflowPages
-from gpu_core.decisions.costs.run_history_markdown import attempts_markdown, attempts_summary
+from gpu_core.decisions.costs.reports.run_history_markdown import (
+    attempts_markdown,
+    attempts_summary,
+)
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.table_cells import Row

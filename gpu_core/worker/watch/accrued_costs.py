@@ -8,8 +8,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.costs.mlflow_access import MlflowAccess
-from gpu_core.decisions.costs.usage_cost import run_cost
+from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.usage.usage_cost import run_cost
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.operations.threads import in_abandonable_thread
 from gpu_core.worker.operations.throttle import LastSaid, Throttle

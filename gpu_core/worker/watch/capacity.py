@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from gpu_core.adapters.ledger import Ledger, is_ledger_outage
 from gpu_core.adapters.ledger.spool import SpooledRecord
-from gpu_core.decisions.costs.capacity_intervals import (
+from gpu_core.decisions.costs.capacity.capacity_intervals import (
     SEEN_EVERY,
     CapacityChanges,
     CapacityInterval,

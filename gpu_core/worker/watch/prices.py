@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.catalog.offerings import Catalog
-from gpu_core.decisions.costs.planning_prices import with_prices_of_now
-from gpu_core.decisions.costs.price_book import Capacity, MachinePrice, PriceBook
+from gpu_core.decisions.costs.prices.planning_prices import with_prices_of_now
+from gpu_core.decisions.costs.prices.price_book import Capacity, MachinePrice, PriceBook
 from gpu_core.decisions.model.cluster import Machine, Node, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.prices import Rates

@@ -9,11 +9,11 @@ import anyio
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.mlflow.probe import MlflowUnreachable, is_server, probe_mlflow
-from gpu_core.decisions.costs.mlflow_access import MlflowAccess
-from gpu_core.decisions.costs.mlflow_views import MlflowPages
-from gpu_core.decisions.costs.unlogged_cost import UnloggedCost
-from gpu_core.decisions.costs.usage import sum_usage
-from gpu_core.decisions.costs.usage_cost import price_book, run_cost
+from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.mlflow.mlflow_views import MlflowPages
+from gpu_core.decisions.costs.mlflow.unlogged_cost import UnloggedCost
+from gpu_core.decisions.costs.usage.usage import sum_usage
+from gpu_core.decisions.costs.usage.usage_cost import price_book, run_cost
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.units import count
 from gpu_core.worker.operations.threads import in_abandonable_thread, in_thread

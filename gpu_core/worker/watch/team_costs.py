@@ -5,7 +5,7 @@ from datetime import datetime
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
-from gpu_core.decisions.costs.cost_report import cost_report, period_window
+from gpu_core.decisions.costs.reports.cost_report import cost_report, period_window
 from gpu_core.worker.operations.metrics import WorkerMetrics
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import Throttle

@@ -17,7 +17,7 @@ from gpu_core.adapters.ledger.engine import connect, parse_url
 from gpu_core.adapters.ledger.errors import LedgerError
 from gpu_core.adapters.ledger.inspection import inspect_ledger
 from gpu_core.adapters.mlflow.probe import MlflowUnreachable, is_server, probe_mlflow
-from gpu_core.decisions.costs.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
 from gpu_core.decisions.model.redaction import basic_credentials
 from tests.support.postgresql import new_database
 

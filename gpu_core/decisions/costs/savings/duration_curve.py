@@ -5,7 +5,7 @@ from datetime import datetime
 from fractions import Fraction
 
 from gpu_core.decisions.costs.savings.price_steps import duration_us
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.usage_cost import Window
 
 
 def time_with_at_least(stays: Iterable[Window]) -> tuple[int, ...]:

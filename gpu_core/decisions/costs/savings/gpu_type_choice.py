@@ -11,9 +11,9 @@ from fractions import Fraction
 from statistics import median
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
-from gpu_core.decisions.costs.time_use import Tariff
-from gpu_core.decisions.costs.usage import US_PER_HOUR, Exact, round_half_up, sum_usage
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.time_use import Tariff
+from gpu_core.decisions.costs.usage.usage import US_PER_HOUR, Exact, round_half_up, sum_usage
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.units import epoch_us
 

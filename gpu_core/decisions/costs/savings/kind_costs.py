@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 
-from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
-from gpu_core.decisions.costs.idle import counted_in
-from gpu_core.decisions.costs.price_book import PriceBook
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
+from gpu_core.decisions.costs.capacity.idle import counted_in
+from gpu_core.decisions.costs.prices.price_book import PriceBook
 from gpu_core.decisions.costs.savings.duration_curve import machines_at_once, time_with_at_least
 from gpu_core.decisions.costs.savings.price_steps import (
     MachineKind,
@@ -17,7 +17,7 @@ from gpu_core.decisions.costs.savings.price_steps import (
     lowest_steps,
     price_of,
 )
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.cluster import ON_DEMAND, RESERVED, SPOT
 
 Stay = tuple[CapacityInterval, Window]

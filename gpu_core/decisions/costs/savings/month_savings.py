@@ -9,8 +9,8 @@ from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
 
-from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
-from gpu_core.decisions.costs.price_book import PriceBook
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
+from gpu_core.decisions.costs.prices.price_book import PriceBook
 from gpu_core.decisions.costs.savings.duration_curve import worth_committing
 from gpu_core.decisions.costs.savings.gpu_type_choice import (
     CheaperType,
@@ -19,8 +19,8 @@ from gpu_core.decisions.costs.savings.gpu_type_choice import (
 )
 from gpu_core.decisions.costs.savings.kind_costs import KindCost, kind_costs
 from gpu_core.decisions.costs.savings.price_steps import MachineKind, duration_us
-from gpu_core.decisions.costs.usage import US_PER_HOUR, round_half_up
-from gpu_core.decisions.costs.usage_cost import Window, lost_usage
+from gpu_core.decisions.costs.usage.usage import US_PER_HOUR, round_half_up
+from gpu_core.decisions.costs.usage.usage_cost import Window, lost_usage
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.cluster import SPOT
 

@@ -8,10 +8,10 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from gpu_core.decisions.catalog.offerings import Catalog, combined
-from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
-from gpu_core.decisions.costs.price_book import Capacity, PriceBook
-from gpu_core.decisions.costs.usage import US_PER_HOUR
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
+from gpu_core.decisions.costs.prices.price_book import Capacity, PriceBook
+from gpu_core.decisions.costs.usage.usage import US_PER_HOUR
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.cluster import Machine
 
 _MICROSECOND = timedelta(microseconds=1)

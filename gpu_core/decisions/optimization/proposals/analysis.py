@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpu_core.decisions.costs.idle import CapacityCost
-from gpu_core.decisions.costs.usage_cost import lost_usage
+from gpu_core.decisions.costs.capacity.idle import CapacityCost
+from gpu_core.decisions.costs.usage.usage_cost import lost_usage
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.optimization.proposals.run_facts import RunFact
 

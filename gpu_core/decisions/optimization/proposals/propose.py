@@ -9,7 +9,7 @@ from statistics import mean
 import numpy as np
 
 from gpu_core.decisions.catalog.offerings import Catalog
-from gpu_core.decisions.costs.idle import CapacityCost
+from gpu_core.decisions.costs.capacity.idle import CapacityCost
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT
 from gpu_core.decisions.optimization.proposals.analysis import Analysis, analyse

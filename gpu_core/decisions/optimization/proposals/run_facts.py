@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
-from gpu_core.decisions.costs.usage_cost import Window, run_cost
+from gpu_core.decisions.costs.usage.usage_cost import Window, run_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 from gpu_core.decisions.model.work_done import has_ended, work_s

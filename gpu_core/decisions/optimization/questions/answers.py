@@ -11,9 +11,15 @@ from gpu_core.decisions.costs.anomalies.decomposition.parts import (
     parts_in,
     with_idle_apart,
 )
-from gpu_core.decisions.costs.cost_report import COLUMNS_OF_RUNS
-from gpu_core.decisions.costs.usage import US_PER_HOUR, Exact, apportioned, round_half_up
-from gpu_core.decisions.costs.usage_cost import RunCost, Setback, Window, attempt_usage, run_cost
+from gpu_core.decisions.costs.reports.cost_report import COLUMNS_OF_RUNS
+from gpu_core.decisions.costs.usage.usage import US_PER_HOUR, Exact, apportioned, round_half_up
+from gpu_core.decisions.costs.usage.usage_cost import (
+    RunCost,
+    Setback,
+    Window,
+    attempt_usage,
+    run_cost,
+)
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, count, epoch_us
 from gpu_core.decisions.optimization.questions.borrowing import (

@@ -5,9 +5,9 @@ from datetime import datetime
 from fractions import Fraction
 from typing import NamedTuple
 
-from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
-from gpu_core.decisions.costs.usage import US_PER_HOUR
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
+from gpu_core.decisions.costs.usage.usage import US_PER_HOUR
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.model.errors import InvalidInput

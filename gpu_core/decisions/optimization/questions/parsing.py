@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.optimization.questions.questions import QUESTIONS, Question
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from gpu_core.decisions.costs.usage_cost import usage_until
+from gpu_core.decisions.costs.usage.usage_cost import usage_until
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.section import parse_budget

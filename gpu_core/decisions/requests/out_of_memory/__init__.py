@@ -1,1 +1,1 @@
-"""Runs that ran out of memory: how that shows, what to learn from it, and what the next attempt gets."""
+"""Runs that ran out of memory: how it shows, what it teaches, what the next attempt gets."""

@@ -1,1 +1,1 @@
-"""Runs before they start: their workload, tags, permissions, and what they know about themselves."""
+"""Runs before they start: workload, tags, permissions, and what they know of themselves."""

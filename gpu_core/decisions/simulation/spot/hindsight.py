@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
 
-from gpu_core.decisions.costs.usage import sum_usage
-from gpu_core.decisions.costs.usage_cost import usage_until
+from gpu_core.decisions.costs.usage.usage import sum_usage
+from gpu_core.decisions.costs.usage.usage_cost import usage_until
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT
 from gpu_core.decisions.simulation.spot.optimum import optimum_cost_ratios

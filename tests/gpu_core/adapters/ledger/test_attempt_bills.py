@@ -5,9 +5,9 @@ from dataclasses import replace
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.database import UnloggedEnd
-from gpu_core.decisions.costs.cost_report import BillSum
-from gpu_core.decisions.costs.run_bills import AttemptBill, RunBill
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.billing.run_bills import AttemptBill, RunBill
+from gpu_core.decisions.costs.reports.cost_report import BillSum
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import at, make_attempt, record_ended
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.costs.capacity_intervals import (
+from gpu_core.decisions.costs.capacity.capacity_intervals import (
     CapacityChanges,
     CapacityInterval,
     IntervalEnd,

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
-from gpu_core.decisions.costs.cost_report import COST_KEYS, cost_report
-from gpu_core.decisions.costs.time_use import USES, TimeUse, uses_of_attempt
-from gpu_core.decisions.costs.usage import US_PER_HOUR, Usage, sum_usage
-from gpu_core.decisions.costs.usage_cost import Window, attempt_usage
+from gpu_core.decisions.costs.reports.cost_report import COST_KEYS, cost_report
+from gpu_core.decisions.costs.usage.time_use import USES, TimeUse, uses_of_attempt
+from gpu_core.decisions.costs.usage.usage import US_PER_HOUR, Usage, sum_usage
+from gpu_core.decisions.costs.usage.usage_cost import Window, attempt_usage
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.prices import PriceChange, Rates

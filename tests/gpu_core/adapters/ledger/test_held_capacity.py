@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from gpu_core.adapters.ledger import Ledger, held_capacity
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
-from gpu_core.decisions.costs.capacity_intervals import CapacityChanges, CapacityInterval
-from gpu_core.decisions.costs.time_use import spans_of_prices
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityChanges, CapacityInterval
+from gpu_core.decisions.costs.usage.time_use import spans_of_prices
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt, Provenance
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.prices import PriceChange, Rates
 from gpu_core.testing.builders.attempts import NOON, at, make_attempt, make_run
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval, write
 from tests.gpu_core.adapters.ledger.test_cost_slices import NOW, attempts, moments
-from tests.gpu_core.decisions.costs.test_idle import cost, held
+from tests.gpu_core.decisions.costs.capacity.test_idle import cost, held
 
 nodes = st.sampled_from(["node-1", "node-2"])
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.month_work import WorkQuestion
 from gpu_core.decisions.costs.savings.month_savings import MonthWork
-from gpu_core.decisions.costs.usage import sum_usage
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.usage import sum_usage
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run

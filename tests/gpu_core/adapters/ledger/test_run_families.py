@@ -3,8 +3,8 @@
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.database import UnloggedEnd
-from gpu_core.decisions.costs.cost_report import cost_report
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.reports.cost_report import cost_report
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.adapters.ledger.spool import Spool, SpooledRecord, SpoolFull
-from gpu_core.decisions.costs.capacity_intervals import CapacityChanges, IntervalEnd
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityChanges, IntervalEnd
 from gpu_core.testing.builders.attempts import at
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval
 from tests.gpu_core.decisions.model.test_decision_chain import make_decision

@@ -9,8 +9,8 @@ from mlflow.entities import Run
 from prefect.settings import PREFECT_UI_URL, temporary_settings
 
 from gpu_core.adapters.mlflow.cost import CostStatus, cost_status, log_run_cost
-from gpu_core.decisions.costs.run_bills import RunBill
-from gpu_core.decisions.costs.usage_cost import RunCost, run_cost
+from gpu_core.decisions.costs.billing.run_bills import RunBill
+from gpu_core.decisions.costs.usage.usage_cost import RunCost, run_cost
 from gpu_core.decisions.model.attempts import EndReason, RunRecord
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run

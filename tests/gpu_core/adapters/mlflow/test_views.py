@@ -8,8 +8,8 @@ import pytest
 from mlflow import MlflowClient
 
 from gpu_core.adapters.mlflow.cost import CostStatus, log_run_cost
-from gpu_core.decisions.costs.mlflow_views import INTERRUPTIONS, view_link
-from gpu_core.decisions.costs.usage_cost import run_cost
+from gpu_core.decisions.costs.mlflow.mlflow_views import INTERRUPTIONS, view_link
+from gpu_core.decisions.costs.usage.usage_cost import run_cost
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 from tests.support.browser import Page, browser

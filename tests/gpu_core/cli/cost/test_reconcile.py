@@ -11,11 +11,11 @@ import pytest
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
-from gpu_core.decisions.costs.capacity_intervals import CapacityChanges
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityChanges
 from gpu_core.testing.builders.attempts import at, make_run
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval
-from tests.gpu_core.decisions.costs.test_reconciliation import Row, line
-from tests.gpu_core.decisions.costs.test_run_bills import made
+from tests.gpu_core.decisions.costs.billing.test_reconciliation import Row, line
+from tests.gpu_core.decisions.costs.billing.test_run_bills import made
 
 BILL = [
     line(BilledCost="17.5"),

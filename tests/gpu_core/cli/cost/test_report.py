@@ -20,9 +20,9 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.cost.files import write_rows
 from gpu_core.cli.cost.kept_rows import RowsOnDisk
 from gpu_core.cli.main import main
-from gpu_core.decisions.costs.capacity_intervals import CapacityChanges
-from gpu_core.decisions.costs.focus import COLUMNS, FocusVersion
-from gpu_core.decisions.costs.time_use import TimeUse
+from gpu_core.decisions.costs.billing.focus import COLUMNS, FocusVersion
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityChanges
+from gpu_core.decisions.costs.usage.time_use import TimeUse
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
-from gpu_core.decisions.costs.demo_history import generated_history
+from gpu_core.decisions.costs.reports.demo_history import generated_history
 
 
 @pytest.fixture

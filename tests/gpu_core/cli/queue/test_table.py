@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gpu_core.cli.queue.table import holder_lines, waiting_lines
-from gpu_core.decisions.costs.holders_table import HoldersTableEntry
+from gpu_core.decisions.costs.reports.holders_table import HoldersTableEntry
 from gpu_core.decisions.scheduling.queue.queue_table import QueueTableEntry
 from gpu_core.testing.builders.workloads import NOW, ago
 

@@ -1,7 +1,7 @@
 """The table of what the GPUs of each attempt did."""
 
 from gpu_core.cli.quickstart.attempt_table import attempt_table
-from gpu_core.decisions.costs.usage_cost import run_cost
+from gpu_core.decisions.costs.usage.usage_cost import run_cost
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 

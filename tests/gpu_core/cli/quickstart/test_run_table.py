@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_core.cli.quickstart.run_table import run_table
-from gpu_core.decisions.costs.usage_cost import run_cost
+from gpu_core.decisions.costs.usage.usage_cost import run_cost
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 
 

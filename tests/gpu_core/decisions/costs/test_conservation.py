@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_core.decisions.catalog.mig import MIG_PROFILES, MigProfile
-from gpu_core.decisions.costs.usage import Usage, apportioned, round_half_up, sum_usage
-from gpu_core.decisions.costs.usage_cost import Window, attempt_usage, run_cost
+from gpu_core.decisions.costs.usage.usage import Usage, apportioned, round_half_up, sum_usage
+from gpu_core.decisions.costs.usage.usage_cost import Window, attempt_usage, run_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.prices import PriceChange, Rates
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.policy import parse_policy
-from gpu_core.decisions.quota.usage_tracker import UsageBook
+from gpu_core.decisions.quota.usage_tracker import UsageTracker
 from gpu_core.testing.builders.attempts import NOON, at, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_node
 from tests.support.examples import examples
@@ -87,7 +87,7 @@ def test_the_parts_of_a_gpu_cost_what_the_gpu_costs(attempts: Sequence[Attempt])
             ],
         }
     )
-    book = UsageBook(policy, at(0))
+    book = UsageTracker(policy, at(0))
     for attempt in attempts:
         run = make_run(attempt.flow_run_id)
         book.start(run, replace(attempt, released_at=None))
@@ -97,7 +97,7 @@ def test_the_parts_of_a_gpu_cost_what_the_gpu_costs(attempts: Sequence[Attempt])
     assert used.gpu_s_by_budget["hours"] == 3600
     assert used.micro_usd_by_budget["usd"] == PRICE
     # Usage for fair share decays; an hour of a whole GPU next to it decays in the same way.
-    whole = UsageBook(policy, at(0))
+    whole = UsageTracker(policy, at(0))
     one = make_attempt(released_at=at(1))
     whole.start(make_run(), replace(one, released_at=None))
     whole.end(make_run(), one)

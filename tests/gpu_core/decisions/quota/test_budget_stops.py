@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.costs.usage import sum_usage
-from gpu_core.decisions.costs.usage_cost import usage_until
+from gpu_core.decisions.costs.usage.usage import sum_usage
+from gpu_core.decisions.costs.usage.usage_cost import usage_until
 from gpu_core.decisions.model.cluster import Usage
 from gpu_core.decisions.quota.budget_stops import due_stops
 from gpu_core.decisions.quota.budgets import POLL_S, Budgets

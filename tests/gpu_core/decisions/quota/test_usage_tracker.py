@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.attempts.ledger_changes import LedgerFollower
-from gpu_core.decisions.costs import usage_cost as cost
-from gpu_core.decisions.costs.usage import sum_usage
+from gpu_core.decisions.costs.usage import usage_cost as cost
+from gpu_core.decisions.costs.usage.usage import sum_usage
 from gpu_core.decisions.model.attempts import EndReason
-from gpu_core.decisions.quota.usage_tracker import UsageBook
+from gpu_core.decisions.quota.usage_tracker import UsageTracker
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_policy
 
@@ -46,7 +46,7 @@ def reported(book, *attempts, run=None):
 
 def test_shares_decay():
     """An hour on one GPU, a half-life ago, is half of what it was at its end."""
-    book = reported(UsageBook(make_policy(**FAIR), at(1)), held(0, 1))
+    book = reported(UsageTracker(make_policy(**FAIR), at(1)), held(0, 1))
     (then,) = book.usage(at(1)).gpu_s_by_user.values()
     later = book.usage(at(2)).gpu_s_by_user
     assert later == {("vision", "ada"): pytest.approx(then / 2)}
@@ -57,7 +57,7 @@ def test_in_dollars_what_costs_twice_counts_twice():
     dollars = {**FAIR, "fair_share": {"half_life": "1h", "measure": "dollars"}}
     used = [
         reported(
-            UsageBook(make_policy(**dollars), at(1)), held(0, 1, price_micro_usd_per_gpu_hour=p)
+            UsageTracker(make_policy(**dollars), at(1)), held(0, 1, price_micro_usd_per_gpu_hour=p)
         )
         .usage(at(1))
         .gpu_s_by_user["vision", "ada"]
@@ -68,7 +68,7 @@ def test_in_dollars_what_costs_twice_counts_twice():
 
 def test_what_is_not_asked_for_is_not_kept():
     """Without fair share no team has a share."""
-    book = reported(UsageBook(make_policy(), at(1)), held(0, 1))
+    book = reported(UsageTracker(make_policy(), at(1)), held(0, 1))
     assert book.usage(at(1)).gpu_s_by_user == {}
     assert book.since == at(1)
 
@@ -86,14 +86,14 @@ def test_what_is_not_asked_for_is_not_kept():
 )
 def test_a_budget_counts_whom_it_is_for(scope, counts):
     """In money and in GPU-seconds."""
-    usage = reported(UsageBook(make_policy(**budgets(scope)), at(2)), held(0, 2)).usage(at(2))
+    usage = reported(UsageTracker(make_policy(**budgets(scope)), at(2)), held(0, 2)).usage(at(2))
     assert usage.micro_usd_by_budget["b0"] == (2_000_000 if counts else 0)
     assert usage.gpu_s_by_budget["b0"] == (7_200 if counts else 0)
 
 
 def test_only_the_current_period_counts():
     """The test day's noon is 12 hours into it: an attempt that started 14 hours ago counts 12."""
-    book = UsageBook(make_policy(**budgets(("pool", {}))), at(0))
+    book = UsageTracker(make_policy(**budgets(("pool", {}))), at(0))
     assert book.since == at(-12)
     assert reported(book, held(-14, None)).usage(at(0)).micro_usd_by_budget["b0"] == 12_000_000
 
@@ -101,7 +101,7 @@ def test_only_the_current_period_counts():
 def test_a_book_serves_until_a_period_turns_or_the_rules_change():
     """Then a new one is opened."""
     policy = make_policy(**budgets(("pool", {})))
-    book = UsageBook(policy, at(0))
+    book = UsageTracker(policy, at(0))
     assert book.serves(policy, at(11.9))
     assert not book.serves(policy, at(12))
     assert not book.serves(make_policy(**FAIR), at(0))
@@ -112,7 +112,7 @@ def test_a_book_serves_until_a_period_turns_or_the_rules_change():
 
 def test_what_never_was_costs_nothing():
     """A run that another machine got instead."""
-    book = reported(UsageBook(make_policy(**budgets(("pool", {}), **FAIR)), at(1)), held(0, None))
+    book = reported(UsageTracker(make_policy(**budgets(("pool", {}), **FAIR)), at(1)), held(0, None))
     book.withdraw("run-1/1")
     usage = book.usage(at(1))
     assert usage.micro_usd_by_budget["b0"] == 0
@@ -121,7 +121,7 @@ def test_what_never_was_costs_nothing():
 
 def test_a_postponed_attempt_costs_its_budget_and_its_team_nothing():
     """It counts while it waits for its pod; no report has a cost of it when it is over."""
-    book = UsageBook(make_policy(**budgets(("pool", {}), **FAIR)), at(1))
+    book = UsageTracker(make_policy(**budgets(("pool", {}), **FAIR)), at(1))
     reported(book, held(0, None))
     assert book.usage(at(1)).micro_usd_by_budget["b0"] == 1_000_000
     book.end(make_run(), held(0, 1, end_reason=EndReason.POSTPONED))
@@ -158,7 +158,7 @@ def test_reading_again_and_again_gives_what_one_reading_gives(spans, looks):
             if start <= minute
         ]
 
-    follower, book = LedgerFollower(), UsageBook(make_policy(**budgets(("pool", {}))), at(0))
+    follower, book = LedgerFollower(), UsageTracker(make_policy(**budgets(("pool", {}))), at(0))
     previous = at(0) - timedelta(minutes=10)
     for minute in [*sorted(looks), 660]:
         since = previous - timedelta(minutes=10)

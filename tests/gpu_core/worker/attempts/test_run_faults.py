@@ -21,7 +21,7 @@ from gpu_core.adapters.kubernetes.api import KubernetesError
 from gpu_core.adapters.ledger import Ledger, LedgerError, UnknownAttempt
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import parse_policy
-from gpu_core.decisions.quota.usage_tracker import UsageBook
+from gpu_core.decisions.quota.usage_tracker import UsageTracker
 from gpu_core.testing.builders.workloads import make_node
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_faults import RunFaults
@@ -134,7 +134,7 @@ RUNNING = [
     pytest.param("run_budget_use", budget_watch, id="its budget"),
     pytest.param("heartbeat", Ledger, id="its heartbeat"),
     pytest.param("plan_cycle", isolation, id="planning around it"),
-    pytest.param("start", UsageBook, id="counting it"),
+    pytest.param("start", UsageTracker, id="counting it"),
     pytest.param("mark_started", Ledger, id="noting its start"),
 ]
 

@@ -13,8 +13,8 @@ from prefect.client.schemas.responses import SetStateStatus
 from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 from prefect.states import AwaitingConcurrencySlot, AwaitingRetry, Late, Scheduled
 
-from gpu_core.decisions.costs.holders_table import holder_entry
-from gpu_core.decisions.costs.mlflow_views import MlflowPages
+from gpu_core.decisions.costs.mlflow.mlflow_views import MlflowPages
+from gpu_core.decisions.costs.reports.holders_table import holder_entry
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run

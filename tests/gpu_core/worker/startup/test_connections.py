@@ -11,7 +11,7 @@ from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.mlflow.client import mlflow_client
-from gpu_core.decisions.costs.mlflow_access import CREDENTIAL_VARIABLES, MlflowAccess
+from gpu_core.decisions.costs.mlflow.mlflow_access import CREDENTIAL_VARIABLES, MlflowAccess
 from gpu_core.decisions.model.redaction import basic_credentials
 from gpu_core.testing.builders.attempts import admit, make_attempt, make_run
 from gpu_core.testing.builders.manifests import build, make_launch

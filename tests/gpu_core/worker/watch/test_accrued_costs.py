@@ -11,8 +11,8 @@ from mlflow import MlflowClient
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
-from gpu_core.decisions.costs.mlflow_access import MlflowAccess
-from gpu_core.decisions.costs.usage_cost import run_cost
+from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.usage.usage_cost import run_cost
 from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
 from gpu_core.worker.watch.accrued_costs import AccruedCosts
 

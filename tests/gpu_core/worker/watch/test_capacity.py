@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.costs.capacity_intervals import CapacityInterval, IntervalEnd
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval, IntervalEnd
 from gpu_core.decisions.model.cluster import Machine, Node
 from gpu_core.decisions.policy.policy import Policy, parse_policy
 from gpu_core.testing.builders.workloads import make_node

@@ -12,7 +12,7 @@ from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.catalog.sheet import parse_sheet
-from gpu_core.decisions.costs.usage_cost import usage_until
+from gpu_core.decisions.costs.usage.usage_cost import usage_until
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.cluster import Machine
 from gpu_core.decisions.model.workload import Shape

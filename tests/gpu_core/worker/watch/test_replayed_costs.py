@@ -18,14 +18,14 @@ from sqlalchemy.exc import OperationalError
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.spool import SpooledRecord
-from gpu_core.decisions.costs.capacity_intervals import CapacityChanges, CapacityInterval
-from gpu_core.decisions.costs.usage import Usage
-from gpu_core.decisions.costs.usage_cost import Window, attempt_usage
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityChanges, CapacityInterval
+from gpu_core.decisions.costs.usage.usage import Usage
+from gpu_core.decisions.costs.usage.usage_cost import Window, attempt_usage
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.decision_chain import Decision, DecisionKind
 from gpu_core.testing.builders.attempts import at, make_run
 from gpu_core.worker.watch.spooled_writes import SpooledWrites
-from tests.gpu_core.decisions.costs.test_idle import timelines
+from tests.gpu_core.decisions.costs.capacity.test_idle import timelines
 from tests.support.examples import examples
 
 ALWAYS = Window(at(-99), at(99))

@@ -13,10 +13,10 @@ from mlflow.entities import Run
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.database import UnloggedEnd
-from gpu_core.decisions.costs.mlflow_access import MlflowAccess
-from gpu_core.decisions.costs.mlflow_views import MlflowPages
-from gpu_core.decisions.costs.run_bills import AttemptBill
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.billing.run_bills import AttemptBill
+from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.mlflow.mlflow_views import MlflowPages
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 from gpu_core.worker.watch.run_costs import RunCosts

@@ -12,8 +12,8 @@ from gpu_core.decisions.costs.anomalies.decomposition.decomposition import (
 )
 from gpu_core.decisions.costs.anomalies.decomposition.drivers import Driver, Number
 from gpu_core.decisions.costs.anomalies.decomposition.parts import Part
-from gpu_core.decisions.costs.usage import US_PER_HOUR, round_half_up
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.usage import US_PER_HOUR, round_half_up
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.units import epoch_us, format_usd
 
 _ENOUGH = Fraction(1, 2)

@@ -18,7 +18,7 @@ from gpu_core.decisions.costs.anomalies.decomposition.price_changes import (
     price_changes,
     sum_held,
 )
-from gpu_core.decisions.costs.usage import US_PER_HOUR
+from gpu_core.decisions.costs.usage.usage import US_PER_HOUR
 
 _OVERHEADS = {
     Purpose.IDLE: Driver.IDLE,

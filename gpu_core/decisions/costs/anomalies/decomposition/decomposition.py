@@ -8,8 +8,8 @@ from fractions import Fraction
 from gpu_core.decisions.costs.anomalies.decomposition.changes import changes_of
 from gpu_core.decisions.costs.anomalies.decomposition.drivers import Change, Driver, Level, Number
 from gpu_core.decisions.costs.anomalies.decomposition.parts import Part
-from gpu_core.decisions.costs.anomalies.history import Scope
-from gpu_core.decisions.costs.usage import apportioned_parts
+from gpu_core.decisions.costs.reports.cost_history import Scope
+from gpu_core.decisions.costs.usage.usage import apportioned_parts
 from gpu_core.decisions.model.errors import InvalidInput
 
 DIMENSIONS = ("team", "deployment", "gpu_type", "capacity_type", "zone")

@@ -12,8 +12,8 @@ from gpu_core.decisions.costs.anomalies.decomposition.decomposition import (
     reference_days,
 )
 from gpu_core.decisions.costs.anomalies.decomposition.parts import Part, parts_of_day
-from gpu_core.decisions.costs.anomalies.history import DailyCosts, Scope
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.reports.cost_history import DailyCosts, Scope
+from gpu_core.decisions.costs.usage.usage_cost import Window
 
 
 class Explainer:

@@ -6,9 +6,9 @@ from datetime import date, datetime
 from enum import StrEnum
 from fractions import Fraction
 
-from gpu_core.decisions.costs.time_use import USES, TimeUse, uses_of_attempt
-from gpu_core.decisions.costs.usage import Exact
-from gpu_core.decisions.costs.usage_cost import RunCost, Window
+from gpu_core.decisions.costs.usage.time_use import USES, TimeUse, uses_of_attempt
+from gpu_core.decisions.costs.usage.usage import Exact
+from gpu_core.decisions.costs.usage.usage_cost import RunCost, Window
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 
 _FAILURES = (EndReason.FAILED, EndReason.CRASHED)

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from gpu_core.decisions.costs.anomalies.decomposition.decomposition import Contribution
 from gpu_core.decisions.costs.anomalies.decomposition.drivers import Driver, Level
-from gpu_core.decisions.costs.usage import US_PER_HOUR, round_half_up
+from gpu_core.decisions.costs.usage.usage import US_PER_HOUR, round_half_up
 from gpu_core.decisions.model.units import format_usd
 
 _HOURS_LOST = {

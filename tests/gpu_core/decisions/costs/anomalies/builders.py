@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 
-from gpu_core.decisions.costs.anomalies.history import (
+from gpu_core.decisions.costs.reports.cost_history import (
     DIMENSIONS,
     CostHistory,
     history_until,
     window_of_history,
 )
-from gpu_core.decisions.costs.cost_report import COLUMNS_OF_RUNS, CostSlice
-from gpu_core.decisions.costs.time_use import Tariff, uses_of_attempt
-from gpu_core.decisions.costs.usage import US_PER_HOUR, Usage
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.reports.cost_report import COLUMNS_OF_RUNS, CostSlice
+from gpu_core.decisions.costs.usage.time_use import Tariff, uses_of_attempt
+from gpu_core.decisions.costs.usage.usage import US_PER_HOUR, Usage
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 
 Record = tuple[RunRecord, Sequence[Attempt]]

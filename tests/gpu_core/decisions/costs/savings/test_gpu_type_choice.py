@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpu_core.decisions.costs.savings.gpu_type_choice import cheaper_types
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run

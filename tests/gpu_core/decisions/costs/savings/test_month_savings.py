@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
-from gpu_core.decisions.costs.price_book import PriceBook
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
+from gpu_core.decisions.costs.prices.price_book import PriceBook
 from gpu_core.decisions.costs.savings.markdown import savings_section
 from gpu_core.decisions.costs.savings.month_savings import (
     Cluster,
@@ -18,7 +18,7 @@ from gpu_core.decisions.costs.savings.month_savings import (
     MonthSavings,
     month_savings,
 )
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_policy

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.costs.price_book import PriceBook
+from gpu_core.decisions.costs.prices.price_book import PriceBook
 from gpu_core.decisions.costs.savings.duration_curve import (
     machines_at_once,
     time_with_at_least,
@@ -20,7 +20,7 @@ from gpu_core.decisions.costs.savings.price_steps import (
     known_steps,
     lowest_steps,
 )
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.testing.builders.attempts import at
 from gpu_core.testing.builders.catalog import make_catalog, make_row
 from gpu_core.testing.builders.workloads import make_policy

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from gpu_core.decisions.costs.savings.gpu_type_choice import PaidAttempt, most_memory_mib
 from gpu_core.decisions.costs.savings.month_savings import MonthWork
-from gpu_core.decisions.costs.time_use import Tariff
-from gpu_core.decisions.costs.usage_cost import Window, attempt_usage
+from gpu_core.decisions.costs.usage.time_use import Tariff
+from gpu_core.decisions.costs.usage.usage_cost import Window, attempt_usage
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.decisions.model.cluster import SPOT
 from gpu_core.decisions.model.units import epoch_us

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.optimization.questions.borrowing import (

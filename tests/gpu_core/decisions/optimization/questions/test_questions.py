@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.gpu_summary import GpuSummary

@@ -6,7 +6,7 @@ import pytest
 
 from gpu_core.decisions.costs.anomalies.decomposition.actions import propose
 from gpu_core.decisions.costs.anomalies.decomposition.decomposition import decompose
-from gpu_core.decisions.costs.usage import round_half_up
+from gpu_core.decisions.costs.usage.usage import round_half_up
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import at
 from tests.gpu_core.decisions.costs.anomalies.decomposition.test_decomposition import (

@@ -24,9 +24,9 @@ from gpu_core.decisions.costs.anomalies.decomposition.drivers import Driver
 from gpu_core.decisions.costs.anomalies.decomposition.explanation import Explainer
 from gpu_core.decisions.costs.anomalies.decomposition.parts import Part, parts_of_day
 from gpu_core.decisions.costs.anomalies.decomposition.sentences import describe
-from gpu_core.decisions.costs.anomalies.history import TOTAL, Scope
-from gpu_core.decisions.costs.usage import round_half_up
-from gpu_core.decisions.costs.usage_cost import Window, run_cost
+from gpu_core.decisions.costs.reports.cost_history import TOTAL, Scope
+from gpu_core.decisions.costs.usage.usage import round_half_up
+from gpu_core.decisions.costs.usage.usage_cost import Window, run_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.gpu_summary import GpuSummary

@@ -1,0 +1,1 @@
+"""Costs in MLflow: its address, its saved views, ratios, and what it does not have yet."""

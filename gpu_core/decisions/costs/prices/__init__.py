@@ -1,0 +1,1 @@
+"""Prices: what a run pays for an hour, and the prices that plans compare dollars with."""
