@@ -14,7 +14,7 @@ from gpu_core.decisions.checkpoints.progress_labels import (
     progress_labels,
 )
 from gpu_core.decisions.checkpoints.report_labels import Label
-from gpu_core.decisions.telemetry.hangs import makes_no_steps
+from gpu_core.decisions.telemetry.hung_training import makes_no_steps
 
 
 class PodProgress:

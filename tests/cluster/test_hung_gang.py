@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from gpu_core.decisions.model.attempts import EndReason
-from gpu_core.decisions.telemetry.hang_markdown import HANG_KEY
+from gpu_core.decisions.telemetry.hung_training_markdown import HANG_KEY
 from tests.cluster.hung_gang import HANGS_AFTER
 from tests.cluster.test_rendezvous import policy_of
 from tests.support.cluster import Cluster, kubernetes

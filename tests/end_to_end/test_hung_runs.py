@@ -1,7 +1,7 @@
 """A run that makes no progress: its page says where it hangs, and its next attempt resumes."""
 
 from gpu_core.decisions.model.attempts import EndReason
-from gpu_core.decisions.telemetry.hang_markdown import HANG_KEY
+from gpu_core.decisions.telemetry.hung_training_markdown import HANG_KEY
 from tests.end_to_end.conftest import FLOWS, closed
 from tests.support.nvml_driver import build_driver, gpu_lines
 from tests.support.waiting import wait_for

@@ -13,6 +13,7 @@ from gpu_core.adapters.checkpoints.store import (
     store_error,
 )
 from gpu_core.adapters.checkpoints.verified_read import read_verified, verify
+from gpu_core.decisions.checkpoints.deletion import abandoned, deletable
 from gpu_core.decisions.checkpoints.free_space import needed_bytes
 from gpu_core.decisions.checkpoints.manifest import (
     SHARDS,
@@ -27,10 +28,8 @@ from gpu_core.decisions.checkpoints.manifest import (
 )
 from gpu_core.decisions.checkpoints.object_names import (
     CheckpointId,
-    abandoned,
     claim_name,
     committed,
-    deletable,
     newest_attempt,
     next_sequence,
     payload_names,

@@ -1,4 +1,4 @@
-"""The names of the parts of a run's checkpoints, the newest of them, and those to delete.
+"""The names of the parts of a run's checkpoints, and the newest of them.
 
 One folder per flow run. A checkpoint is a payload and a manifest; the manifest is written last
 and makes it complete:
@@ -64,19 +64,18 @@ def claim_name(attempt: int) -> str:
 
 def newest_attempt(names: Collection[str]) -> int:
     """The latest attempt that has left anything here; 0 if none has."""
-    claims = [int(match[1]) for name in names if (match := _CLAIM.fullmatch(name))]
-    parts = [part.checkpoint.attempt for part in _parts(names)]
-    return max(claims + parts, default=0)
+    parts = [part.checkpoint.attempt for part in parsed_names(names)]
+    return max([*claims(names).values(), *parts], default=0)
 
 
 def next_sequence(names: Collection[str]) -> int:
     """The next free sequence number: over all attempts, and over saves that were cut short."""
-    return 1 + max((part.checkpoint.sequence for part in _parts(names)), default=0)
+    return 1 + max((part.checkpoint.sequence for part in parsed_names(names)), default=0)
 
 
 def committed(names: Collection[str]) -> tuple[CheckpointId, ...]:
     """The checkpoints that have a manifest, newest first."""
-    ids = {part.checkpoint for part in _parts(names) if part.is_commit}
+    ids = {part.checkpoint for part in parsed_names(names) if part.is_commit}
     return tuple(sorted(ids, reverse=True))
 
 
@@ -84,61 +83,15 @@ def payload_names(names: Collection[str], checkpoint: CheckpointId) -> tuple[str
     """Which names hold the data of this checkpoint, of all its ranks?"""
     return tuple(
         part.name
-        for part in _parts(names)
+        for part in parsed_names(names)
         if part.checkpoint == checkpoint and not part.is_manifest and not part.is_temporary
     )
 
 
-def deletable(
-    names: Collection[str], keep: int, damaged: Collection[CheckpointId] = ()
-) -> tuple[str, ...]:
-    """The names that may be deleted, in the order in which they have to be.
-
-    The newest `keep` complete checkpoints stay, and so does everything newer than the newest of
-    them: another attempt may be writing it. Older checkpoints, what saves that were cut short
-    have left, and claims before the newest go. A manifest goes before its payload, so that a
-    deletion that is cut short never leaves a checkpoint that only looks complete.
-
-    Args:
-        keep: How many complete checkpoints stay, 1 or more.
-        damaged: Checkpoints that could not be read; they do not count as complete.
-    """
-    parts = _parts(names)
-    have_payload = {p.checkpoint for p in parts if not p.is_manifest and not p.is_temporary}
-    complete = [
-        checkpoint
-        for checkpoint in committed(names)
-        if checkpoint in have_payload and checkpoint not in damaged
-    ]
-    doomed = _deletable_claims(names)
-    if not complete:
-        return doomed
-    kept = set(complete[:keep])
-    doomed_parts = [
-        part
-        for part in parts
-        if part.checkpoint < complete[0] and (part.is_temporary or part.checkpoint not in kept)
-    ]
-    doomed_parts.sort(key=lambda part: (part.checkpoint, not part.is_commit, part.name))
-    return tuple(part.name for part in doomed_parts) + doomed
-
-
-def abandoned(unfinished: Collection[str], names: Collection[str], attempt: int) -> tuple[str, ...]:
-    """Which unfinished uploads stay unfinished? Those of earlier attempts and earlier saves.
-
-    Args:
-        unfinished: The names that are being uploaded, or were when their writer was killed.
-    """
-    newest = max(committed(names), default=CheckpointId(0, 0))
-    return tuple(
-        part.name
-        for part in _parts(unfinished)
-        if part.checkpoint.attempt < attempt or part.checkpoint <= newest
-    )
-
-
 @dataclass(frozen=True, slots=True)
-class _Part:
+class ObjectName:
+    """What the name of an object says of it."""
+
     name: str
     checkpoint: CheckpointId
     is_shard: bool
@@ -151,9 +104,10 @@ class _Part:
         return self.is_manifest and not self.is_shard and not self.is_temporary
 
 
-def _parts(names: Collection[str]) -> list[_Part]:
+def parsed_names(names: Collection[str]) -> list[ObjectName]:
+    """The names that are of a checkpoint's parts, in the given order."""
     return [
-        _Part(
+        ObjectName(
             name=name,
             checkpoint=CheckpointId(int(match[1]), int(match[2])),
             is_shard=match[3] is not None,
@@ -165,7 +119,6 @@ def _parts(names: Collection[str]) -> list[_Part]:
     ]
 
 
-def _deletable_claims(names: Collection[str]) -> tuple[str, ...]:
-    claims = {name: int(match[1]) for name in names if (match := _CLAIM.fullmatch(name))}
-    newest = max((a for name, a in claims.items() if name == claim_name(a)), default=0)
-    return tuple(sorted(name for name, attempt in claims.items() if attempt < newest))
+def claims(names: Collection[str]) -> dict[str, int]:
+    """The attempts that have left a claim, by the claim's name, also by one that is temporary."""
+    return {name: int(match[1]) for name in names if (match := _CLAIM.fullmatch(name))}

@@ -18,10 +18,10 @@ from gpu_core.decisions.placement.filters import (
     suits,
 )
 from gpu_core.decisions.placement.fragmentation import LeastLossOrder
-from gpu_core.decisions.placement.groups import Group, group_key, preference
 from gpu_core.decisions.placement.node_classes import NodeClasses
 from gpu_core.decisions.placement.node_info import NodeInfo
 from gpu_core.decisions.placement.order import NodeOrder, PlacementOrder
+from gpu_core.decisions.placement.topology_groups import Group, group_key, preference
 from gpu_core.decisions.policy.placement import Strategy
 
 Allows = Callable[[str], bool]

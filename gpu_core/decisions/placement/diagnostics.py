@@ -9,8 +9,8 @@ from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.errors import alternatives, listed
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape, replica_milli
 from gpu_core.decisions.placement import filters
-from gpu_core.decisions.placement.groups import grouped
 from gpu_core.decisions.placement.node_info import NodeInfo
+from gpu_core.decisions.placement.topology_groups import grouped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

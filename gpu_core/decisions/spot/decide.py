@@ -9,7 +9,7 @@ That holds while on-demand is available. While it is not, spot that makes progre
 """
 
 from gpu_core.decisions.policy.capacity import CapacityPolicy
-from gpu_core.decisions.spot.feasibility import needs_spot, next_look_micro_usd
+from gpu_core.decisions.spot.deadline_feasibility import needs_spot, next_look_micro_usd
 from gpu_core.decisions.spot.state import Capacity, CapacityDecision, CapacityState, Rule
 from gpu_core.decisions.spot.strategies import STRATEGIES, Advice, stay_work_s
 

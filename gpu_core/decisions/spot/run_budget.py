@@ -14,7 +14,7 @@ from gpu_core.decisions.model.units import format_duration, format_usd
 from gpu_core.decisions.model.workload import Hold, RunTimeSource, Workload
 from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.spot.capacity_view import LOOK_S, CapacityView
-from gpu_core.decisions.spot.feasibility import BudgetStage, budget_stage, feasibility
+from gpu_core.decisions.spot.deadline_feasibility import BudgetStage, budget_stage, feasibility
 from gpu_core.decisions.spot.state import Capacity, CapacityState
 from gpu_core.decisions.spot.survival import SpotRecord
 

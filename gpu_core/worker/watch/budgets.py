@@ -8,7 +8,7 @@ from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.cluster import Usage
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budget_stops import due_stops
-from gpu_core.decisions.spot.feasibility import BudgetStage
+from gpu_core.decisions.spot.deadline_feasibility import BudgetStage
 from gpu_core.decisions.spot.run_budget import RunBudgetUse, run_budget_use
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_log import run_log

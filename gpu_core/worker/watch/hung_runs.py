@@ -14,8 +14,7 @@ from prefect.client.schemas.actions import ArtifactCreate
 from gpu_core.adapters.files.progress_report import ProgressReport
 from gpu_core.adapters.prefect.artifacts import find_artifact, write_artifact
 from gpu_core.decisions.policy.hangs import HangPolicy
-from gpu_core.decisions.telemetry.hang_markdown import HANG_KEY, hang_markdown, hang_sentence
-from gpu_core.decisions.telemetry.hangs import (
+from gpu_core.decisions.telemetry.hung_training import (
     HangFinding,
     HangKind,
     RankState,
@@ -23,6 +22,11 @@ from gpu_core.decisions.telemetry.hangs import (
     find_hang,
     load_of,
     with_stacks,
+)
+from gpu_core.decisions.telemetry.hung_training_markdown import (
+    HANG_KEY,
+    hang_markdown,
+    hang_sentence,
 )
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_log import run_log

@@ -1,4 +1,4 @@
-"""On which nodes a pod may run: affinities and tolerations, added to the template's own."""
+"""On which nodes a pod may run: affinities, added to the template's own."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -14,9 +14,6 @@ from gpu_core.decisions.kubernetes.manifests.names import (
     label_value,
 )
 from gpu_core.decisions.kubernetes.nodes.clouds import (
-    AKS_GPU_TAINT,
-    GPU_TAINT,
-    SPOT_TAINTS,
     Expression,
     capacity_type_expressions,
     gpu_type_expressions,
@@ -83,31 +80,6 @@ def combined_affinity(base: Mapping[str, Any], ours: Mapping[str, Any]) -> Manif
         for strength, rule in rules.items():
             theirs[strength] = _combined_rule(theirs.get(strength), rule)
     return result
-
-
-def tolerations(launch: Launch) -> list[Manifest]:
-    """Which taints do not keep it off a node?"""
-    found: list[Manifest] = []
-    if launch.shape.gpu_count:
-        found.append({"key": GPU_TAINT, "operator": "Exists", "effect": "NoSchedule"})
-        found.append(_no_schedule(*AKS_GPU_TAINT))
-    if launch.may_be_spot:
-        found += [_no_schedule(key, value) for key, value in SPOT_TAINTS.items()]
-    return found + [_toleration(text) for text in sorted(launch.shape.tolerations)]
-
-
-def _no_schedule(key: str, value: str) -> Manifest:
-    return {"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"}
-
-
-def _toleration(taint: str) -> Manifest:
-    """The toleration of a taint in the words of `nodes.taint_text`: `key=value:effect`."""
-    rest, colon, effect = taint.rpartition(":") if ":" in taint else (taint, "", "")
-    key, equals, value = rest.partition("=")
-    found: Manifest = {"key": key, "operator": "Equal" if equals else "Exists"}
-    if equals:
-        found["value"] = value
-    return {**found, "effect": effect} if colon else found
 
 
 def _node_terms(

@@ -3,11 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpu_core.decisions.kubernetes.manifests.affinity import (
-    affinity,
-    combined_affinity,
-    tolerations,
-)
+from gpu_core.decisions.kubernetes.manifests.affinity import affinity, combined_affinity
 from gpu_core.decisions.kubernetes.manifests.container import main_container, run_container
 from gpu_core.decisions.kubernetes.manifests.further_gpus import further_requests, unplanned
 from gpu_core.decisions.kubernetes.manifests.grace_period import pod_grace_s, with_known_grace
@@ -32,6 +28,7 @@ from gpu_core.decisions.kubernetes.manifests.names import (
 from gpu_core.decisions.kubernetes.manifests.priority_class import priority_class_name
 from gpu_core.decisions.kubernetes.manifests.resources import PodSize, pod_size
 from gpu_core.decisions.kubernetes.manifests.security_context import with_pod_security
+from gpu_core.decisions.kubernetes.manifests.tolerations import tolerations
 from gpu_core.decisions.kubernetes.manifests.volumes import (
     SHM_PATH,
     required_volumes,

@@ -13,9 +13,9 @@ from typing import Any
 
 from gpu_core.decisions.kubernetes.nodes.clouds import KARPENTER_CAPACITY_LABEL
 from gpu_core.decisions.kubernetes.nodes.ec2_labels import EC2_SIZES, ec2_labels
-from gpu_core.decisions.kubernetes.nodes.health import taints_to_tolerate
 from gpu_core.decisions.kubernetes.nodes.instance_types import INSTANCE_GPUS, InstanceGpus
 from gpu_core.decisions.kubernetes.nodes.nodes import NodeFacts
+from gpu_core.decisions.kubernetes.nodes.taints_and_conditions import taints_to_tolerate
 from gpu_core.decisions.kubernetes.nodes.virtual_nodes import NODE_POOL_LABEL, belongs_to
 from gpu_core.decisions.kubernetes.variables.quantities import GIB, parse_quantity
 from gpu_core.decisions.model.cluster import ZONE_LABEL

@@ -11,17 +11,17 @@ from gpu_core.decisions.catalog.product_names import nominal_memory_gib
 from gpu_core.decisions.kubernetes.manifests.names import POOL_LABEL, label_value
 from gpu_core.decisions.kubernetes.nodes.clouds import INSTANCE_TYPE_LABEL
 from gpu_core.decisions.kubernetes.nodes.gpus import NodeGpus, node_gpus
-from gpu_core.decisions.kubernetes.nodes.health import (
-    blocked_by,
-    interruption_of,
-    taints_to_tolerate,
-)
 from gpu_core.decisions.kubernetes.nodes.labels import (
     capacity_type_of,
     gpu_type_of,
     reported_memory_gib,
 )
 from gpu_core.decisions.kubernetes.nodes.pod_requests import Requests, pod_requests
+from gpu_core.decisions.kubernetes.nodes.taints_and_conditions import (
+    blocked_by,
+    interruption_of,
+    taints_to_tolerate,
+)
 from gpu_core.decisions.kubernetes.variables.quantities import MIB, parse_quantity
 from gpu_core.decisions.model.cluster import ZONE_LABEL, Machine, Node
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy

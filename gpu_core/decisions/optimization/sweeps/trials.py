@@ -18,7 +18,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.section import parse_budget
 from gpu_core.decisions.optimization.sweeps.rungs import SweepPlan, SweepRun, SweepStep
 from gpu_core.decisions.policy.capacity import CapacityPolicy
-from gpu_core.decisions.spot.feasibility import BudgetStage
+from gpu_core.decisions.spot.deadline_feasibility import BudgetStage
 from gpu_core.decisions.spot.run_budget import run_budget_use, spent_micro_usd
 
 _OVER = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED", "CANCELLING"})

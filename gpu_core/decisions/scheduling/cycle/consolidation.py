@@ -6,7 +6,7 @@ from typing import NamedTuple
 from gpu_core.decisions.model.cluster import Placement
 from gpu_core.decisions.model.units import epoch_s
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
-from gpu_core.decisions.placement.consolidation import Movable, propose_moves
+from gpu_core.decisions.placement.workloads_to_move import Movable, propose_moves
 from gpu_core.decisions.scheduling.cycle.plan_builder import PlanBuilder
 from gpu_core.decisions.scheduling.eviction.cost import Candidates, PreemptionCandidate
 from gpu_core.decisions.scheduling.queue.queue import QueueEntry, WorkloadGroup

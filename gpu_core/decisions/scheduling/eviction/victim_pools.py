@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.groups import Group
+from gpu_core.decisions.placement.topology_groups import Group
 from gpu_core.decisions.scheduling.eviction.candidates import PreemptionIndex, PreemptionScope
 from gpu_core.decisions.scheduling.eviction.cost import Loss, PreemptionCandidate
 from gpu_core.decisions.scheduling.eviction.victim_problem import QuotaCheck

@@ -6,7 +6,7 @@ from functools import cache
 from gpu_core.decisions.model.bit_set import bits_of, numbers_in
 from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.groups import Group
+from gpu_core.decisions.placement.topology_groups import Group
 from gpu_core.decisions.scheduling.eviction.candidates import PreemptionIndex, PreemptionScope
 from gpu_core.decisions.scheduling.eviction.cost import PreemptionCandidate
 from gpu_core.decisions.scheduling.eviction.victim_search import (

@@ -6,8 +6,8 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.groups import Group
 from gpu_core.decisions.placement.node_info import NodeInfo
+from gpu_core.decisions.placement.topology_groups import Group
 from gpu_core.decisions.scheduling.eviction.candidates import (
     NodeCandidates,
     PreemptionIndex,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.kubernetes.manifests.gang import is_first
-from gpu_core.decisions.kubernetes.nodes.health import interruption_of
+from gpu_core.decisions.kubernetes.nodes.taints_and_conditions import interruption_of
 from gpu_core.decisions.kubernetes.status.attempt_status import observe
 from gpu_core.decisions.kubernetes.status.gang_failure import silent_partner
 from gpu_core.decisions.kubernetes.status.image_errors import why_never_pulled

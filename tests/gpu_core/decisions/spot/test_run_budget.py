@@ -10,7 +10,7 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource
 from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.spot.capacity_view import CapacityView
-from gpu_core.decisions.spot.feasibility import BudgetStage
+from gpu_core.decisions.spot.deadline_feasibility import BudgetStage
 from gpu_core.decisions.spot.next_attempt import NextAttempts
 from gpu_core.decisions.spot.run_budget import refusal, run_budget_use, spent_micro_usd
 from gpu_core.testing.builders.attempts import at, make_attempt

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.kubernetes.manifests.launch import Wanted
-from gpu_core.decisions.kubernetes.nodes.health import taint_text
+from gpu_core.decisions.kubernetes.nodes.taints_and_conditions import taint_text
 from gpu_core.decisions.model.cluster import Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.testing.builders.manifests import build, make_launch, pod_of, template

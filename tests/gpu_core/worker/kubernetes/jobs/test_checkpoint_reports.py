@@ -10,7 +10,13 @@ import pytest
 
 from gpu_core.adapters.files.progress_report import ProgressReport
 from gpu_core.decisions.checkpoints.progress_labels import progress_labels
-from gpu_core.decisions.telemetry.hangs import HangKind, Load, RankState, WorkLevel, find_hang
+from gpu_core.decisions.telemetry.hung_training import (
+    HangKind,
+    Load,
+    RankState,
+    WorkLevel,
+    find_hang,
+)
 from gpu_core.testing.builders.workloads import NOW, ago
 from gpu_core.worker.kubernetes.jobs import checkpoint_reports
 from gpu_core.worker.kubernetes.jobs.checkpoint_reports import CheckpointReports, reported_progress

@@ -12,7 +12,7 @@ from statistics import median
 
 import pytest
 
-from gpu_core.decisions.telemetry.hangs import (
+from gpu_core.decisions.telemetry.hung_training import (
     HangKind,
     Load,
     RankState,

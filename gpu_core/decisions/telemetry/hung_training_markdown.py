@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd
-from gpu_core.decisions.telemetry.hangs import HangFinding
+from gpu_core.decisions.telemetry.hung_training import HangFinding
 
 HANG_KEY = "gpu-hang"
 """The key of the artifact that shows a run where it hangs."""

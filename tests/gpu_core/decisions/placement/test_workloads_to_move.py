@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
-from gpu_core.decisions.placement.consolidation import Movable, propose_moves
+from gpu_core.decisions.placement.workloads_to_move import Movable, propose_moves
 from gpu_core.testing.builders.workloads import make_node
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpu_core.decisions.policy.capacity import CapacityPolicy
-from gpu_core.decisions.spot.feasibility import (
+from gpu_core.decisions.spot.deadline_feasibility import (
     BudgetStage,
     FeasibilityVerdict,
     budget_stage,
