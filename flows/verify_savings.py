@@ -29,7 +29,7 @@ from gpu_core.decisions.optimization.proposals.run_facts import run_facts
 from gpu_core.decisions.optimization.proposals.savings_report import record_section
 from gpu_core.decisions.optimization.proposals.target import Target
 from gpu_core.decisions.optimization.proposals.verification import (
-    Verdict,
+    SavingVerdict,
     verification_sentence,
     verify,
 )
@@ -94,7 +94,7 @@ def measure(ledger: Ledger, record: ProposalRecord, now: datetime) -> None:
     found = verify(proposal, run_facts(of_deployment, window, now))
     said = verification_sentence(proposal, found)
     get_run_logger().info("%s: %s", proposal.proposal_id, said)
-    if found.verdict is not Verdict.UNKNOWN:
+    if found.verdict is not SavingVerdict.UNKNOWN:
         append_records(ledger, verified(record, found, said, now))
 
 

@@ -16,7 +16,7 @@ from gpu_core.cli.main import main
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.optimization.proposals.proposal import ProposalKind
 from gpu_core.decisions.optimization.proposals.records import ProposalRecord, ProposalState
-from gpu_core.decisions.optimization.proposals.verification import Verdict
+from gpu_core.decisions.optimization.proposals.verification import SavingVerdict
 from tests.end_to_end.conftest import FLOWS, closed
 from tests.support.browser import Page, browser
 from tests.support.prefect_stack import Pool
@@ -187,7 +187,7 @@ def test_a_proposal_is_approved_in_the_ui_applied_after_a_restart_seen_verified_
     verification = loop.record().verification
     assert verification is not None
     # The tiny run of this test is among the runs that are measured.
-    assert verification.verdict in (Verdict.AS_PREDICTED, Verdict.BETTER)
+    assert verification.verdict in (SavingVerdict.AS_PREDICTED, SavingVerdict.BETTER)
 
     with temporary_settings({PREFECT_API_URL: f"{pool.ui_url}/api"}):
         undo = ["optimize", "undo", name, "--by", "ada", "--ledger", pool.ledger_url]

@@ -34,7 +34,7 @@ from gpu_core.decisions.optimization.proposals.records import (
     verified,
 )
 from gpu_core.decisions.optimization.proposals.target import Before, Target
-from gpu_core.decisions.optimization.proposals.verification import Verdict, Verification
+from gpu_core.decisions.optimization.proposals.verification import SavingVerdict, Verification
 from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval
 from tests.gpu_core.decisions.optimization.proposals.test_propose import ON_SPOT, WORK, ask, history
@@ -130,7 +130,7 @@ def test_proposals_are_on_the_report_as_they_were_on_its_day(ledger: Ledger) -> 
     asked = PROPOSED[0], Before.of(UNCHANGED, PROPOSED[0])
     record = ProposalRecord(proposal=asked[0], before=asked[1], proposed_at=at(1))
     lost = Verification(
-        verdict=Verdict.LOSS,
+        verdict=SavingVerdict.LOSS,
         runs=9,
         saving=-0.1,
         cost_per_unit_micro_usd=3_300_000,

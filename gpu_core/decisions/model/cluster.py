@@ -168,7 +168,7 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class PastUsage:
     """What was used before now, as far as decisions about shares and budgets need it."""
 
     gpu_s_by_user: Mapping[tuple[str | None, str | None], float] = field(default_factory=dict)
@@ -187,7 +187,7 @@ class Snapshot:
     nodes: tuple[Node, ...]
     allocations: tuple[Allocation, ...]
     pending: tuple[Workload, ...]
-    usage: Usage = Usage()
+    usage: PastUsage = PastUsage()
     preemptors: frozenset[str] = frozenset()
     """Pending workloads that others were preempted for: they come first until they start, so that
     nothing takes what was freed for them."""

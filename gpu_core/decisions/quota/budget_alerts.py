@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from gpu_core.decisions.costs.reports.budget_use import budget_use
-from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.model.cluster import PastUsage
 from gpu_core.decisions.policy.budgets import BudgetPolicy, Mode, period_start
 from gpu_core.decisions.policy.policy import Policy
 
@@ -78,7 +78,7 @@ def _what_follows(policy: BudgetPolicy) -> list[str]:
 
 def due_alerts(
     policy: Policy,
-    usage: Usage,
+    usage: PastUsage,
     sent: Collection[AlertMark],
     now: datetime,
     stopped: Collection[str] = (),

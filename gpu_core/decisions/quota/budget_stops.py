@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gpu_core.decisions.costs.usage.usage import US_PER_S
 from gpu_core.decisions.costs.usage.usage_cost import Held, usage_for
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
-from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.model.cluster import PastUsage
 from gpu_core.decisions.policy.budgets import BudgetPolicy, period_end
 from gpu_core.decisions.quota.budgets import POLL_S, counts_in
 
@@ -38,7 +38,7 @@ class BudgetStop(NamedTuple):
 
 def due_stops(
     budgets: Sequence[BudgetPolicy],
-    usage: Usage,
+    usage: PastUsage,
     running: Iterable[Running],
     grace_s: float,
     now: datetime,

@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import ceil
 
 from gpu_core.decisions.model.attempts import RunRecord
-from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.model.cluster import PastUsage
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_duration
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.budgets import BudgetPolicy, Mode, Scope
@@ -100,7 +100,7 @@ class Budgets:
     """
 
     def __init__(
-        self, policy: Sequence[BudgetPolicy], usage: Usage, *, grace_s: float = 0.0
+        self, policy: Sequence[BudgetPolicy], usage: PastUsage, *, grace_s: float = 0.0
     ) -> None:
         self._least_s = POLL_S + grace_s
         self._by_holder: dict[tuple[Scope, str | None], list[BudgetPolicy]] = {}

@@ -18,7 +18,7 @@ import math
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
-from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.model.cluster import PastUsage
 from gpu_core.decisions.policy.fair_share import FairSharePolicy
 
 Account = TypeVar("Account")
@@ -40,7 +40,7 @@ class Shares:
     def __init__(
         self,
         policy: FairSharePolicy,
-        usage: Usage,
+        usage: PastUsage,
         gpus_by_group: Mapping[str, float] | None = None,
         worth_per_gpu_s: float = 1.0,
     ) -> None:

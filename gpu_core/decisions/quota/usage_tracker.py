@@ -4,11 +4,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from gpu_core.decisions.costs.reports.budget_use import BudgetUse, budget_use
-from gpu_core.decisions.costs.usage.usage import NO_USAGE
-from gpu_core.decisions.costs.usage.usage import Usage as ExactUsage
+from gpu_core.decisions.costs.usage.usage import NO_USAGE, Usage
 from gpu_core.decisions.costs.usage.usage_cost import Window, attempt_usage
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
-from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.model.cluster import PastUsage
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 from gpu_core.decisions.policy.budgets import BudgetPolicy, period_start
 from gpu_core.decisions.policy.ordering import OrderKey
@@ -79,7 +78,7 @@ class UsageTracker:
         run, attempt = self._open.pop(attempt_id)
         self._stop(run, attempt, attempt.admitted_at)
 
-    def usage(self, now: datetime) -> Usage:
+    def usage(self, now: datetime) -> PastUsage:
         """What has been used by now, with what runs at this moment?
 
         Args:
@@ -90,7 +89,7 @@ class UsageTracker:
             for budget in self._budgets:
                 if counts_in(budget, run):
                     spent[budget.name] += self._used(budget, attempt, now)
-        return Usage(
+        return PastUsage(
             gpu_s_by_user={} if self._meter is None else self._meter.usage(now.timestamp()),
             gpu_s_by_budget={name: round(used.gpu_s) for name, used in spent.items()},
             micro_usd_by_budget={name: used.micro_usd for name, used in spent.items()},
@@ -100,7 +99,7 @@ class UsageTracker:
         if self._meter is not None:
             self._meter.stop((run.team, run.user), self._worth(attempt), at.timestamp())
 
-    def _used(self, budget: BudgetPolicy, attempt: Attempt, now: datetime) -> ExactUsage:
+    def _used(self, budget: BudgetPolicy, attempt: Attempt, now: datetime) -> Usage:
         start = self._starts[budget.name]
         return attempt_usage(attempt, now, Window(start, max(start, now)))
 

@@ -10,7 +10,7 @@ from gpu_core.decisions.attempts.ledger_changes import LedgerChanges, LedgerFoll
 from gpu_core.decisions.attempts.progress import attained_gpu_s, completed_s, saved_s
 from gpu_core.decisions.model.attempts import Attempt, Provenance, RunRecord
 from gpu_core.decisions.model.capacity_life import CapacityLife
-from gpu_core.decisions.model.cluster import SPOT, Allocation, Node, Usage
+from gpu_core.decisions.model.cluster import SPOT, Allocation, Node, PastUsage
 from gpu_core.decisions.model.interruption_hazard import SPOT_PRIOR
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.offerings.pool_gpu_types import with_gpu_types
@@ -126,9 +126,9 @@ class History:
             return None
         return self._spot_lives.get(gpu_type, SPOT_PRIOR)
 
-    def usage(self, now: datetime) -> Usage:
+    def usage(self, now: datetime) -> PastUsage:
         """The usage that shares and budgets count, up to now."""
-        return Usage() if self._book is None else self._book.usage(now)
+        return PastUsage() if self._book is None else self._book.usage(now)
 
     async def of_pending(
         self,

@@ -8,7 +8,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.model.cluster import PastUsage
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budget_alerts import AlertMark, BudgetAlert, due_alerts
 from gpu_core.worker.operations.threads import in_thread
@@ -50,7 +50,7 @@ class BudgetAlerts:
         self._failed_s: dict[AlertMark, float] = {}
 
     async def check(
-        self, policy: Policy, usage: Usage, now: datetime, stopped: Collection[str] = ()
+        self, policy: Policy, usage: PastUsage, now: datetime, stopped: Collection[str] = ()
     ) -> None:
         """Report the marks that were reached; after a failure once a minute.
 

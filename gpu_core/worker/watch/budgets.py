@@ -5,7 +5,7 @@ from datetime import datetime
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import Attempt
-from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.model.cluster import PastUsage
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budget_stops import due_stops
 from gpu_core.decisions.spot.deadline_feasibility import BudgetStage
@@ -45,7 +45,9 @@ class BudgetWatch:
                     stopped.append((running, found))
         return stopped
 
-    def held(self, policy: Policy, usage: Usage, now: datetime) -> list[tuple[AttemptState, str]]:
+    def held(
+        self, policy: Policy, usage: PastUsage, now: datetime
+    ) -> list[tuple[AttemptState, str]]:
         """Which attempts must stop for a budget of their pool, team, user and so on, and why?"""
         up = {each.attempt.attempt_id: each for each in self._attempts if each.phase.is_up}
         running = [(each.record, each.attempt) for each in self._attempts.holding()]

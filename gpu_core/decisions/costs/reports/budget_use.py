@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.model.cluster import PastUsage
 from gpu_core.decisions.model.markdown import cell, table
 from gpu_core.decisions.policy.budgets import BudgetPolicy, period_end, period_start
 
@@ -23,7 +23,7 @@ class BudgetUse(NamedTuple):
     ends_at: datetime
 
 
-def budget_use(budget: BudgetPolicy, usage: Usage, now: datetime) -> BudgetUse:
+def budget_use(budget: BudgetPolicy, usage: PastUsage, now: datetime) -> BudgetUse:
     """What has this budget used, and what will it have used?
 
     Args:

@@ -20,7 +20,7 @@ _MOST_LOG = 700.0
 Rung = Trial | Projection | NoProjection
 
 
-class Verdict(StrEnum):
+class ChangeVerdict(StrEnum):
     """The effect of a change on the cost. Stable: MLflow and reports have it."""
 
     BASELINE = "Baseline"
@@ -45,13 +45,13 @@ class LadderStep:
     latency_s: Bounds | None
     """Measured: the 99th percentile. Projected: of a batch."""
     quality: float | None
-    verdict: Verdict
+    verdict: ChangeVerdict
     """Against the step before."""
     saving: float | None
     """Of the cost of the step before; negative: it costs more."""
     cumulative_saving: float | None
     """Of the cost of the first step."""
-    cumulative_verdict: Verdict
+    cumulative_verdict: ChangeVerdict
     """Against the first step."""
     note: str = ""
 
@@ -79,15 +79,17 @@ def _step(rungs: Sequence[tuple[str, Rung]], index: int) -> LadderStep:
         usd_per_1k=cost,
         latency_s=_latency(rung),
         quality=mean_of(rung.quality) if isinstance(rung, Trial) and rung.quality else None,
-        verdict=Verdict.BASELINE if is_first else _verdict(before, rung, comparisons),
+        verdict=ChangeVerdict.BASELINE if is_first else _verdict(before, rung, comparisons),
         saving=None if is_first else _saving(before, rung),
         cumulative_saving=None if is_first else _saving(first, rung),
-        cumulative_verdict=Verdict.BASELINE if is_first else _verdict(first, rung, comparisons),
+        cumulative_verdict=ChangeVerdict.BASELINE
+        if is_first
+        else _verdict(first, rung, comparisons),
         note=rung.why if isinstance(rung, NoProjection) else "",
     )
 
 
-def _verdict(before: Rung, after: Rung, comparisons: int) -> Verdict:
+def _verdict(before: Rung, after: Rung, comparisons: int) -> ChangeVerdict:
     if isinstance(before, Trial) and isinstance(after, Trial):
         was, becomes = logarithms(before.usd_per_1k), logarithms(after.usd_per_1k)
         is_cheaper = is_lower(becomes, was, comparisons)
@@ -96,10 +98,10 @@ def _verdict(before: Rung, after: Rung, comparisons: int) -> Verdict:
         is_cheaper = after.usd_per_1k.high < before.usd_per_1k.low
         is_dearer = before.usd_per_1k.high < after.usd_per_1k.low
     else:
-        return Verdict.UNKNOWN
+        return ChangeVerdict.UNKNOWN
     if is_cheaper:
-        return Verdict.SAVES
-    return Verdict.COSTS_MORE if is_dearer else Verdict.UNDECIDED
+        return ChangeVerdict.SAVES
+    return ChangeVerdict.COSTS_MORE if is_dearer else ChangeVerdict.UNDECIDED
 
 
 def _saving(before: Rung, after: Rung) -> float | None:

@@ -6,7 +6,11 @@ from typing import TypeVar
 from gpu_core.decisions.model.markdown import escaped, table
 from gpu_core.decisions.model.units import count, digits
 from gpu_core.decisions.optimization.experiments.comparison import Comparison
-from gpu_core.decisions.optimization.experiments.ladder import LadderStep, Verdict, with_interval
+from gpu_core.decisions.optimization.experiments.ladder import (
+    ChangeVerdict,
+    LadderStep,
+    with_interval,
+)
 from gpu_core.decisions.optimization.experiments.plot import Point, trade_off_plot
 from gpu_core.decisions.optimization.experiments.projection import Bounds, NoProjection, Projection
 from gpu_core.decisions.optimization.experiments.repeats import mean_of
@@ -157,17 +161,17 @@ def _ladder_row(number: int, step: LadderStep) -> Sequence[str]:
     )
 
 
-def _saving_text(saving: float | None, verdict: Verdict, origin: Origin) -> str:
-    if verdict is Verdict.BASELINE:
+def _saving_text(saving: float | None, verdict: ChangeVerdict, origin: Origin) -> str:
+    if verdict is ChangeVerdict.BASELINE:
         return ""
     if saving is None:
         return "unknown"
     return f"{round(saving, 2) + 0.0:.0%}{_within(verdict, origin)}"
 
 
-def _within(verdict: Verdict, origin: Origin) -> str:
+def _within(verdict: ChangeVerdict, origin: Origin) -> str:
     """The end of a sentence for an undecided saving; empty for a decided one."""
-    if verdict is not Verdict.UNDECIDED:
+    if verdict is not ChangeVerdict.UNDECIDED:
         return ""
     return ", within noise" if origin is Origin.MEASURED else ", within the bounds"
 

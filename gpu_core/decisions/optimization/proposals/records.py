@@ -12,8 +12,8 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.optimization.proposals.proposal import Proposal, from_document, to_document
 from gpu_core.decisions.optimization.proposals.target import Before
 from gpu_core.decisions.optimization.proposals.verification import (
+    SavingVerdict,
     Score,
-    Verdict,
     Verification,
     due_at,
     score,
@@ -314,7 +314,7 @@ def _after(record: ProposalRecord, link: Link, numbers: Mapping[str, Any]) -> Pr
 def _verification(numbers: Mapping[str, Any]) -> Verification:
     saving = numbers["saving"]
     return Verification(
-        verdict=Verdict(numbers["verdict"]),
+        verdict=SavingVerdict(numbers["verdict"]),
         runs=numbers["runs"],
         saving=None if saving is None else float(saving),
         cost_per_unit_micro_usd=numbers["cost_per_unit_micro_usd"],

@@ -14,7 +14,7 @@ LEAST_RUNS = 5
 """Fewer runs after the change say nothing."""
 
 
-class Verdict(StrEnum):
+class SavingVerdict(StrEnum):
     """The verdict on a prediction. Stable: records and reports have it."""
 
     AS_PREDICTED = "AsPredicted"
@@ -33,7 +33,7 @@ class Verdict(StrEnum):
 class Verification:
     """The measurements after the change."""
 
-    verdict: Verdict
+    verdict: SavingVerdict
     runs: int
     saving: float | None
     """Of the cost for the same work; None: unknown."""
@@ -44,7 +44,7 @@ class Verification:
     @property
     def should_undo(self) -> bool:
         """Did the prediction fail, so that the change should be undone?"""
-        return self.verdict in (Verdict.LESS, Verdict.LOSS)
+        return self.verdict in (SavingVerdict.LESS, SavingVerdict.LOSS)
 
 
 def due_at(proposal: Proposal, applied_at: datetime) -> datetime:
@@ -64,7 +64,7 @@ def verify(proposal: Proposal, facts: Sequence[RunFact]) -> Verification:
     after = unit_cost(facts, proposal.unit)
     if len(facts) < LEAST_RUNS or after is None or after.micro_usd is None:
         return Verification(
-            verdict=Verdict.UNKNOWN,
+            verdict=SavingVerdict.UNKNOWN,
             runs=len(facts),
             saving=None,
             cost_per_unit_micro_usd=None,
@@ -81,12 +81,12 @@ def verify(proposal: Proposal, facts: Sequence[RunFact]) -> Verification:
     )
 
 
-def _verdict(proposal: Proposal, saving: float) -> Verdict:
+def _verdict(proposal: Proposal, saving: float) -> SavingVerdict:
     if saving <= 0:
-        return Verdict.LOSS
+        return SavingVerdict.LOSS
     if saving < proposal.saving.low:
-        return Verdict.LESS
-    return Verdict.BETTER if saving > proposal.saving.high else Verdict.AS_PREDICTED
+        return SavingVerdict.LESS
+    return SavingVerdict.BETTER if saving > proposal.saving.high else SavingVerdict.AS_PREDICTED
 
 
 def verification_sentence(proposal: Proposal, found: Verification) -> str:
@@ -138,7 +138,7 @@ def score(applied: int, verifications: Iterable[Verification]) -> Score:
     return Score(
         applied=applied,
         measured=len(known),
-        in_interval=sum(v.verdict is Verdict.AS_PREDICTED for v in known),
-        losses=sum(v.verdict is Verdict.LOSS for v in known),
+        in_interval=sum(v.verdict is SavingVerdict.AS_PREDICTED for v in known),
+        losses=sum(v.verdict is SavingVerdict.LOSS for v in known),
         saved_micro_usd=sum(v.saved_micro_usd or 0 for v in known),
     )

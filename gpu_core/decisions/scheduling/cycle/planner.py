@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from gpu_core.decisions.model.cluster import Allocation, Flavor, Node, Snapshot, Usage
+from gpu_core.decisions.model.cluster import Allocation, Flavor, Node, PastUsage, Snapshot
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.measurements import Measurements
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, epoch_s, require_aware
@@ -115,7 +115,7 @@ class Planner:
         self,
         now: datetime,
         *,
-        usage: Usage | None = None,
+        usage: PastUsage | None = None,
         preemptors: frozenset[str] = frozenset(),
         idle_since: Mapping[str, datetime] | None = None,
         measurements: Measurements | None = None,
@@ -138,7 +138,7 @@ class Planner:
         once = partial(
             self._plan,
             now,
-            usage or Usage(),
+            usage or PastUsage(),
             preemptors,
             idle_since or {},
             measurements or Measurements(),
@@ -162,7 +162,7 @@ class Planner:
     def _plan(
         self,
         now: datetime,
-        usage: Usage,
+        usage: PastUsage,
         preemptors: frozenset[str],
         idle_since: Mapping[str, datetime],
         measurements: Measurements,
@@ -216,7 +216,7 @@ class Planner:
             self._state.current.cluster.set_loads(measurements.loads)
             self._state.after_draining.cluster.set_loads(measurements.loads)
 
-    def _shares(self, usage: Usage) -> Shares:
+    def _shares(self, usage: PastUsage) -> Shares:
         policy, worth_per_gpu_s = self._policy, 1.0
         if policy.fair_share.measure == "dollars":
             flavors = [h.flavor for h in self._state.holdings if h.flavor is not None]
@@ -225,7 +225,7 @@ class Planner:
             worth_per_gpu_s = sum(known) / len(known) / SECONDS_PER_HOUR if known else 1.0
         return Shares(policy.fair_share, usage, self._state.gpus_by_group, worth_per_gpu_s)
 
-    def _budgets(self, usage: Usage, now_s: float) -> Budgets | None:
+    def _budgets(self, usage: PastUsage, now_s: float) -> Budgets | None:
         policy = self._policy
         if not policy.budgets:
             return None

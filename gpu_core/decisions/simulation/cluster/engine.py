@@ -8,7 +8,7 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from gpu_core.decisions.model.attempts import Attempt, EndReason
-from gpu_core.decisions.model.cluster import ON_DEMAND, Allocation, Node, Placement, Usage
+from gpu_core.decisions.model.cluster import ON_DEMAND, Allocation, Node, PastUsage, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import RunTime, Shape, Workload
 from gpu_core.decisions.policy.policy import Policy
@@ -53,7 +53,7 @@ class Scheduler(Protocol):
         self,
         now: datetime,
         *,
-        usage: Usage | None = None,
+        usage: PastUsage | None = None,
         preemptors: frozenset[str] = frozenset(),
         explain: bool = True,
     ) -> Plan:
@@ -349,7 +349,7 @@ class _Replay:
             self._choose_capacity(now_s)
             usage = None
             if self._meter is not None:
-                usage = Usage(gpu_s_by_user=self._meter.usage(now_s))
+                usage = PastUsage(gpu_s_by_user=self._meter.usage(now_s))
             plan = self._scheduler.plan(
                 now, usage=usage, preemptors=frozenset(self._preemptors), explain=False
             )

@@ -7,7 +7,7 @@ from contextlib import suppress
 from gpu_core.adapters.nvml import GpuDiscoveryError, GpuUsers
 from gpu_core.worker.operations.bounded_call import BoundedCall
 
-Usage = Mapping[str, tuple[int, ...]]
+ProcessesByGpu = Mapping[str, tuple[int, ...]]
 """The processes on each GPU that answers, by its UUID."""
 
 # NVML answers within milliseconds. A cycle waits so long once; then the call counts as hanging.
@@ -41,12 +41,12 @@ class UsageReader:
         self._first_answer_s = first_answer_s
         self._is_initialised = False
         self._users = GpuUsers()
-        self._call: BoundedCall[Usage] = BoundedCall()
+        self._call: BoundedCall[ProcessesByGpu] = BoundedCall()
         self._failure: str | None = None
         self._reopen_at_s: float | None = None
         self._pause_s = _FIRST_PAUSE_S
 
-    def read(self, expected: Collection[str]) -> Usage:
+    def read(self, expected: Collection[str]) -> ProcessesByGpu:
         """Who computes on which GPU? GPUs that do not answer are missing.
 
         Where NVML failed, or one of the expected GPUs was missing, it is initialised anew, at first
@@ -85,12 +85,12 @@ class UsageReader:
         with suppress(TimeoutError):
             self._call.of(self._closed, self._answer_s)
 
-    def _asked(self, is_anew: bool) -> Usage:
+    def _asked(self, is_anew: bool) -> ProcessesByGpu:
         if is_anew:
             self._users.close()
         return self._users.process_ids()
 
-    def _closed(self) -> Usage:
+    def _closed(self) -> ProcessesByGpu:
         self._users.close()
         return {}
 

@@ -10,7 +10,7 @@ import psutil
 from gpu_core.adapters.nvml import GpuDiscoveryError
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.telemetry.virtual_gpus import VIRTUAL_PREFIX
-from gpu_core.worker.process.gpus.gpu_usage import Usage, UsageReader
+from gpu_core.worker.process.gpus.gpu_usage import ProcessesByGpu, UsageReader
 
 _log = logging.getLogger("prefect.gpu.devices")
 
@@ -105,7 +105,7 @@ class OccupiedGpus:
             _log.warning("%s answers NVML again", gpu_id)
         self._silent = silent
 
-    def _note_occupied(self, usage: Usage, free: set[str]) -> None:
+    def _note_occupied(self, usage: ProcessesByGpu, free: set[str]) -> None:
         before = self._occupied
         self._occupied = {
             gpu_id: pids for gpu_id in usage.keys() & free if (pids := _without_mps(usage[gpu_id]))

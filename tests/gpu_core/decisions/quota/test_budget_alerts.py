@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.model.cluster import PastUsage
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.quota.budget_alerts import AlertMark, due_alerts
 
@@ -15,7 +15,7 @@ MONTH = {"name": "vision", "scope": "team", "of": "vision", "period": "month", "
 
 def alerts(used_usd, sent=(), now=MIDDLE, **budget):
     policy = parse_policy({"version": 1, "budgets": [MONTH | budget]})
-    usage = Usage(micro_usd_by_budget={"vision": round(used_usd * 1_000_000)})
+    usage = PastUsage(micro_usd_by_budget={"vision": round(used_usd * 1_000_000)})
     return list(due_alerts(policy, usage, frozenset(sent), now))
 
 
@@ -94,7 +94,7 @@ def test_the_message_says_what_follows_for_which_queue(budget, want):
 def test_a_budget_that_has_stopped_its_runs_is_reported_as_at_its_limit():
     """It stops them a little before."""
     policy = parse_policy({"version": 1, "budgets": [MONTH | {"mode": "stop"}]})
-    usage = Usage(micro_usd_by_budget={"vision": 99_000_000})
+    usage = PastUsage(micro_usd_by_budget={"vision": 99_000_000})
     assert [a.marks for a in due_alerts(policy, usage, {mark(80)}, MIDDLE)] == []
     (alert,) = due_alerts(policy, usage, {mark(80)}, MIDDLE, stopped={"vision"})
     assert (alert.marks, alert.subject) == ((mark(100),), "Budget vision: 99 % used")

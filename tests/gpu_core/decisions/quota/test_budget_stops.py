@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.costs.usage.usage import sum_usage
 from gpu_core.decisions.costs.usage.usage_cost import usage_until
-from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.model.cluster import PastUsage
 from gpu_core.decisions.quota.budget_stops import due_stops
 from gpu_core.decisions.quota.budgets import POLL_S, Budgets
 from gpu_core.testing.builders.attempts import make_attempt, make_run
@@ -37,7 +37,7 @@ def running(number, gpus=1, price=PRICE, since=NOW, **run):
 
 def stopped(budget, used_usd, *runs, grace_s=10):
     policy = make_policy(budgets=[STOP | budget])
-    usage = Usage(micro_usd_by_budget={"b": round(used_usd * USD)})
+    usage = PastUsage(micro_usd_by_budget={"b": round(used_usd * USD)})
     return [stop.attempt_id for stop in due_stops(policy.budgets, usage, runs, grace_s, NOW)]
 
 
@@ -90,13 +90,13 @@ def test_which_runs_stop(budget, used_usd, runs, want):
 def test_gpu_hours_stop_too(used_s, want):
     """A GPU uses 70 s until it has saved; the budget is 72 s."""
     budget = {key: value for key, value in STOP.items() if key != "usd"} | {"gpu_hours": 0.02}
-    usage = Usage(gpu_s_by_budget={"b": used_s})
+    usage = PastUsage(gpu_s_by_budget={"b": used_s})
     found = due_stops(make_policy(budgets=[budget]).budgets, usage, [running(1)], 10, NOW)
     assert [stop.attempt_id for stop in found] == want
 
 
 def test_the_reason_has_the_numbers_and_the_end_of_the_period():
-    usage = Usage(micro_usd_by_budget={"b": 99 * USD})
+    usage = PastUsage(micro_usd_by_budget={"b": 99 * USD})
     (stop,) = due_stops(make_policy(budgets=[STOP]).budgets, usage, [running(1)], 10, NOW)
     assert stop.reason == (
         "$99.00 of $100.00 of budget b are used. It resumes from its newest checkpoint when there "
@@ -117,7 +117,7 @@ def test_a_budget_that_stops_runs_is_never_exceeded(asked, limit_usd, grace_s, p
     ended, held = [], []
     for poll_s in polls_s:
         used = sum_usage(usage_until(attempt, now) for _, attempt in (*ended, *held))
-        usage = Usage(micro_usd_by_budget={"b": used.micro_usd})
+        usage = PastUsage(micro_usd_by_budget={"b": used.micro_usd})
         stops = {s.attempt_id for s in due_stops([budget], usage, held, grace_s, now)}
         gone_at = now + timedelta(seconds=grace_s)
         ended += [(r, replace(a, released_at=gone_at)) for r, a in held if a.attempt_id in stops]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.model.cluster import PastUsage
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import input_errors
 from gpu_core.decisions.policy.budgets import (
@@ -47,7 +47,7 @@ def make_budgets(*policy, usd=0, gpu_hours=0):
     """Budgets of which each has spent so much."""
     return Budgets(
         policy,
-        Usage(
+        PastUsage(
             micro_usd_by_budget={b.name: round(usd * USD) for b in policy},
             gpu_s_by_budget={b.name: gpu_hours * HOUR_S for b in policy},
         ),
@@ -214,7 +214,7 @@ def test_hard_limits_hold(spent, runs):
         make_budget("all", scope="pool", of=None, usd=900),
         make_budget("vision", gpu_hours=300),
     ]
-    usage = Usage(micro_usd_by_budget={"all": spent}, gpu_s_by_budget={"vision": spent // 1000})
+    usage = PastUsage(micro_usd_by_budget={"all": spent}, gpu_s_by_budget={"vision": spent // 1000})
     budgets = Budgets(policy, usage)
     used = Counter({"all": spent, "vision": spent // 1000})
     for team, gpus, price, expected_s in runs:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.model.cluster import PastUsage
 from gpu_core.decisions.model.pydantic_errors import input_errors
 from gpu_core.decisions.policy.fair_share import FairSharePolicy
 from gpu_core.decisions.quota.fair_share import Shares, UsageMeter, decayed
@@ -17,7 +17,7 @@ HOUR_S = 3600
 def make_shares(used=None, gpus_by_group=None, worth_per_gpu_s=1.0, **rules):
     """Shares with these GPU-seconds by team and user."""
     policy = FairSharePolicy.model_validate(rules)
-    usage = Usage(gpu_s_by_user=used or {})
+    usage = PastUsage(gpu_s_by_user=used or {})
     return Shares(policy, usage, gpus_by_group, worth_per_gpu_s)
 
 

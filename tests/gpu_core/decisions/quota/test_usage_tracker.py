@@ -112,7 +112,9 @@ def test_a_book_serves_until_a_period_turns_or_the_rules_change():
 
 def test_what_never_was_costs_nothing():
     """A run that another machine got instead."""
-    book = reported(UsageTracker(make_policy(**budgets(("pool", {}), **FAIR)), at(1)), held(0, None))
+    book = reported(
+        UsageTracker(make_policy(**budgets(("pool", {}), **FAIR)), at(1)), held(0, None)
+    )
     book.withdraw("run-1/1")
     usage = book.usage(at(1))
     assert usage.micro_usd_by_budget["b0"] == 0

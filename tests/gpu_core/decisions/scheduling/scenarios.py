@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot, Usage
+from gpu_core.decisions.model.cluster import Allocation, Node, PastUsage, Snapshot
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold, RunTime, RunTimeSource, Workload
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
@@ -66,7 +66,7 @@ def scenario(seed: int, **sections: object) -> Scenario:
             )
         )
     pending = tuple(a_workload(rng, f"p{i}") for i in range(rng.randint(1, 9)))
-    usage = Usage(gpu_s_by_user={(team, None): rng.randint(0, 9) * 3600.0 for team in TEAMS})
+    usage = PastUsage(gpu_s_by_user={(team, None): rng.randint(0, 9) * 3600.0 for team in TEAMS})
     return Scenario(
         Snapshot(nodes=nodes, allocations=tuple(allocations), pending=pending, usage=usage), policy
     )

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from gpu_core.decisions.model.cluster import Snapshot, Usage
+from gpu_core.decisions.model.cluster import PastUsage, Snapshot
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource
 from gpu_core.decisions.policy.policy import parse_policy
@@ -199,7 +199,7 @@ class TestOrder:
         """A team that has had much waits for one that has had little."""
         pending = [make_workload("a", team="a", submitted_at=ago(99)), make_workload("b", team="b")]
         policy = make_policy(ordering={"keys": ["fair-share"]}, preemption={"enabled": False})
-        usage = Usage(gpu_s_by_user={("a", None): 7200.0, ("b", None): 1800.0})
+        usage = PastUsage(gpu_s_by_user={("a", None): 7200.0, ("b", None): 1800.0})
         result = plan([make_node(gpus=1)], pending=pending, policy=policy, usage=usage)
         assert admitted(result) == ["b"]
 

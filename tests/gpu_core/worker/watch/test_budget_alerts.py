@@ -12,7 +12,7 @@ import pytest
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.model.cluster import PastUsage
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.worker.watch import budget_alerts
 from gpu_core.worker.watch.budget_alerts import BudgetAlerts
@@ -77,8 +77,8 @@ def loader(url: str) -> Callable[[str], Awaitable[CustomWebhookNotificationBlock
     return load
 
 
-def spent(usd: float) -> Usage:
-    return Usage(micro_usd_by_budget={"pool": round(usd * 1_000_000)})
+def spent(usd: float) -> PastUsage:
+    return PastUsage(micro_usd_by_budget={"pool": round(usd * 1_000_000)})
 
 
 def check(ledger: Ledger, url: str, *amounts_usd: float) -> None:

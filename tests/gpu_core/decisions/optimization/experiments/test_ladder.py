@@ -10,7 +10,7 @@ from gpu_core.adapters.files.catalog_file import shipped_catalog
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.optimization.experiments.comparison import compare
-from gpu_core.decisions.optimization.experiments.ladder import Verdict, ladder
+from gpu_core.decisions.optimization.experiments.ladder import ChangeVerdict, ladder
 from gpu_core.decisions.optimization.experiments.projection import (
     NoProjection,
     Projection,
@@ -117,7 +117,7 @@ def test_a_ladder_adds_up_its_savings() -> None:
 
 def test_a_step_that_costs_more_says_so() -> None:
     steps = ladder([("Batch 8", trial(8, 200, 201, 199)), ("Batch 1", trial(1, 100, 101, 99))])
-    assert steps[1].verdict is Verdict.COSTS_MORE
+    assert steps[1].verdict is ChangeVerdict.COSTS_MORE
     assert steps[1].saving == pytest.approx(-1.0, abs=0.05)
 
 
@@ -130,7 +130,7 @@ def test_projected_steps_are_marked_and_never_compared_with_measured_ones() -> N
         ]
     )
     assert [step.origin for step in steps] == ["measured", "projected", "projected"]
-    assert [step.verdict for step in steps[1:]] == [Verdict.UNKNOWN, Verdict.UNKNOWN]
+    assert [step.verdict for step in steps[1:]] == [ChangeVerdict.UNKNOWN, ChangeVerdict.UNKNOWN]
     assert steps[1].saving is None
     assert steps[1].cumulative_saving is None
     assert "does not compute in bf16" in steps[2].note
@@ -145,7 +145,7 @@ def test_a_projection_is_decided_only_beyond_the_bounds_of_the_estimate() -> Non
             ("Another GPU type", on("a10g", 8, Precision.FP32)),
         ]
     )
-    assert [step.verdict for step in steps[1:]] == [Verdict.SAVES, Verdict.UNDECIDED]
+    assert [step.verdict for step in steps[1:]] == [ChangeVerdict.SAVES, ChangeVerdict.UNDECIDED]
 
 
 def test_a_projection_is_the_estimate_for_one_gpu_at_its_price() -> None:

@@ -37,7 +37,7 @@ from gpu_core.decisions.optimization.proposals.records import (
 )
 from gpu_core.decisions.optimization.proposals.savings_report import record_section, savings_page
 from gpu_core.decisions.optimization.proposals.target import Before, Target, changed
-from gpu_core.decisions.optimization.proposals.verification import Verdict, Verification
+from gpu_core.decisions.optimization.proposals.verification import SavingVerdict, Verification
 from tests.gpu_core.decisions.optimization.proposals.test_propose import (
     NOW,
     ON_SPOT,
@@ -56,7 +56,7 @@ TARGET = Target(
 )
 UNSET = replace(TARGET, job_variables={"gpu_count": 4})
 FOUND = Verification(
-    verdict=Verdict.LOSS, runs=9, saving=-0.1, cost_per_unit_micro_usd=3_300_000,
+    verdict=SavingVerdict.LOSS, runs=9, saving=-0.1, cost_per_unit_micro_usd=3_300_000,
     saved_micro_usd=-5_000_000,
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.saving_histories import History
 from gpu_core.decisions.optimization.proposals.run_facts import run_facts
 from gpu_core.decisions.optimization.proposals.verification import (
-    Verdict,
+    SavingVerdict,
     due_at,
     score,
     verification_sentence,
@@ -48,17 +48,21 @@ def test_more_work_is_no_loss_and_less_work_no_saving(proposal, runs_per_weekday
 @pytest.mark.parametrize(
     ("per_hour", "price", "want"),
     [
-        pytest.param(0.05, 1_200_000, (Verdict.AS_PREDICTED, Verdict.BETTER), id="as predicted"),
-        pytest.param(2.0, 1_200_000, (Verdict.LESS,), id="interrupted far more often"),
-        pytest.param(0.0, 600_000, (Verdict.BETTER,), id="spot became cheaper"),
-        pytest.param(0.05, 3_300_000, (Verdict.LOSS,), id="spot became dearer than on-demand"),
+        pytest.param(
+            0.05, 1_200_000, (SavingVerdict.AS_PREDICTED, SavingVerdict.BETTER), id="as predicted"
+        ),
+        pytest.param(2.0, 1_200_000, (SavingVerdict.LESS,), id="interrupted far more often"),
+        pytest.param(0.0, 600_000, (SavingVerdict.BETTER,), id="spot became cheaper"),
+        pytest.param(
+            0.05, 3_300_000, (SavingVerdict.LOSS,), id="spot became dearer than on-demand"
+        ),
     ],
 )
 def test_the_verdict_is(proposal, per_hour, price, want):
     work = replace(ON_SPOT, per_hour=per_hour, price_micro_usd=price)
     found = verify(proposal, facts_after(work))
     assert found.verdict in want
-    assert found.should_undo == (found.verdict in (Verdict.LESS, Verdict.LOSS))
+    assert found.should_undo == (found.verdict in (SavingVerdict.LESS, SavingVerdict.LOSS))
     said = verification_sentence(proposal, found)
     assert (f"Undo it: {proposal.undo}" in said) == found.should_undo
 
@@ -68,7 +72,11 @@ def test_too_few_runs_or_runs_without_price_are_no_verdict(proposal):
     unpriced = [replace(fact, cost_micro_usd=None) for fact in facts]
     for given in (facts[:3], unpriced, []):
         found = verify(proposal, given)
-        assert (found.verdict, found.saving, found.should_undo) == (Verdict.UNKNOWN, None, False)
+        assert (found.verdict, found.saving, found.should_undo) == (
+            SavingVerdict.UNKNOWN,
+            None,
+            False,
+        )
         assert "Not measurable" in verification_sentence(proposal, found)
 
 
