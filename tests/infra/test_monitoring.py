@@ -130,6 +130,87 @@ def test_a_dashboard_names_recording_rules_only_and_its_queries_parse(path, tmp_
     promtool("check", "rules", "q.yaml", folder=tmp_path)
 
 
+# A large pool of on-demand GPUs without any spot, and a small one of spot GPUs; one is idle.
+_TWO_POOLS = """
+prefect_gpu_gpus{pool="large", gpu_type="h100", capacity_type="on-demand", state="held"} 30
+prefect_gpu_gpus{pool="large", gpu_type="h100", capacity_type="on-demand", state="free"} 30
+prefect_gpu_gpus{pool="small", gpu_type="a100", capacity_type="spot", state="held"} 10
+prefect_gpu_gpus{pool="idle", gpu_type="a100", capacity_type="spot", state="free"} 10
+prefect_gpu_hourly_cost_usd{pool="large", team="vision", model="m", workload_type="training"} 90
+prefect_gpu_hourly_cost_usd{pool="small", team="vision", model="m", workload_type="training"} 10
+prefect_gpu_cycle_step_seconds{pool="large", step="plan"} 0.3
+prefect_gpu_cycle_step_seconds{pool="small", step="plan"} 0.2
+prefect_gpu_device_utilization_ratio{gpu="GPU-a", instance="m"} 0.01
+prefect_gpu_device_held{gpu="GPU-a", instance="m"} 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("dashboard", "title", "want"),
+    [
+        pytest.param("queue", "GPUs held", {"{}": 40 / 80}, id="GPUs held, of all pools"),
+        pytest.param(
+            "queue",
+            "Time of a scheduling cycle by step",
+            {'{step="plan"}': 0.3},
+            id="the slowest worker",
+        ),
+        pytest.param("cost", "Spot share of GPUs in use", {"{}": 10 / 40}, id="spot, of all pools"),
+        pytest.param(
+            "efficiency", "Spot share of GPUs in use", {"{}": 10 / 40}, id="the same figure"
+        ),
+        pytest.param("cost", "Hourly cost now", {"{}": 100}, id="cost, of all pools"),
+        pytest.param(
+            "efficiency",
+            "Savings potential: hourly cost of wasted GPUs",
+            {"{}": 100 / 40},
+            id="one wasted GPU, at the mean price of a GPU in use",
+        ),
+    ],
+)
+def test_a_panel_over_several_pools_weighs_each_by_its_gpus(dashboard, title, want, tmp_path):
+    path = MONITORING / "dashboards" / f"{dashboard}.json"
+    panels = json.loads(path.read_text())["panels"]
+    (query,) = (
+        re.sub(r"\$(gpu|pool)", ".*", target["expr"])
+        for panel in panels
+        if panel["title"] == title
+        for target in panel["targets"]
+    )
+    expect(query, want, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("pool", "held", "spot"),
+    [("large", 0.5, 0.0), ("small", 1.0, 1.0), ("idle", 0.0, None)],
+)
+def test_a_pool_without_spot_or_without_runs_has_a_share_of_zero(pool, held, spot, tmp_path):
+    """A missing value would leave it out of each mean. Of no GPU in use no share is spot."""
+    for name, share in (("pool:gpus_held:ratio", held), ("pool:spot_held:ratio", spot)):
+        series = f'{name}{{pool="{pool}"}}'
+        expect(series, {} if share is None else {series: share}, tmp_path)
+
+
+def expect(query, samples, folder):
+    """Let promtool check what the query has in the world of the two pools, by labels."""
+    shutil.copy(RULES, folder)
+    series = [line.rpartition(" ") for line in _TWO_POOLS.strip().splitlines()]
+    wanted = [{"labels": labels, "value": value} for labels, value in samples.items()]
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": f"{value}x60"} for name, _, value in series],
+        "promql_expr_test": [{"expr": query, "eval_time": "45m", "exp_samples": wanted}],
+    }
+    test = {
+        "rule_files": [RULES.name],
+        "evaluation_interval": "1m",
+        "group_eval_order": ["prefect-gpu-recording", "prefect-gpu-alerts"],
+        "tests": [case],
+    }
+    (folder / "pools.yaml").write_text(yaml.safe_dump(test))
+    promtool("test", "rules", "pools.yaml", folder=folder)
+
+
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_a_dashboard_can_be_provisioned(path):
     """Without an import: its data source is a variable, its uid is short, no panel has another's
