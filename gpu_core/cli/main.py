@@ -165,7 +165,7 @@ def _app() -> App:
             "Show held GPUs and the activity of GPUs, free a GPU, or export metrics.",
             _GPUS_PARTS,
         ),
-        ("cost", _OBSERVE, "Show costs and savings, write a bill, or explain one.", _COST_PARTS),
+        ("cost", _OBSERVE, "Show costs and savings, export a bill, or reconcile one.", _COST_PARTS),
         ("ledger", _OBSERVE, "Check the ledger.", _LEDGER_PARTS),
         ("optimize", _PLAN, _paragraphs(optimize), _OPTIMIZE_PARTS),
     )
@@ -200,7 +200,8 @@ app = _app()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code; wrong input is one clear error on stderr."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    program = " ".join((_PROGRAM, *app.parse_commands(tokens)[0]))
+    names, apps, _ = app.parse_commands(tokens)
+    program = " ".join((_PROGRAM, *names))
     if isinstance(sys.stdout, TextIOWrapper):
         # A terminal that has no `×` gets a `?` instead of nothing at all.
         sys.stdout.reconfigure(errors="replace")
@@ -208,8 +209,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = int(app(tokens) or DONE)
         sys.stdout.flush()
     except CycloptsError as error:
-        remedy = f"see `{program} --help`"
-        return _refused(program, (*usage_error(error).mistakes[0], remedy), code=WRONG_INPUT)
+        mistake = usage_error(error, _first_example(apps[-1])).mistakes[0]
+        return _refused(program, (*mistake, f"see `{program} --help`"), code=WRONG_INPUT)
     except InvalidInput as error:
         return _refused(program, *error.mistakes, code=WRONG_INPUT)
     except GpuSchedulingError as error:
@@ -223,6 +224,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _refused(program, ("interrupted",), code=INTERRUPTED)
     return code
+
+
+def _first_example(command: App) -> str | None:
+    """The first example of this command's help, on one line. None: the help has no example."""
+    lines = (command.help_epilogue or "").replace("\\\n", "").splitlines()
+    return next((" ".join(line.split()) for line in lines if _PROGRAM in line), None)
 
 
 def _refused(program: str, *mistakes: tuple[str, ...], code: int) -> int:

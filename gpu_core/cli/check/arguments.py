@@ -34,7 +34,12 @@ def check(
     from gpu_core.cli.check.command import check as run_check
 
     if not files:
-        raise InvalidInput("FILES", "is required", allowed="files, folders, or -")
+        raise InvalidInput(
+            "FILES",
+            "is required",
+            allowed="files, folders, or -",
+            remedy="for example `prefect-gpu check policy.yaml prefect.yaml`",
+        )
     for name in files:
         if name.startswith("--"):
             raise unknown_option(name, ("--help", "--json", "--policy"))

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from gpu_core.adapters.checkpoints.open_store import open_store
 from gpu_core.adapters.ledger.engine import parse_url
 from gpu_core.cli.setup.options import SetupOptions
+from gpu_core.decisions.checkpoints.store_address import parse_store_address
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import refuse
 from gpu_core.decisions.model.redaction import secrets_in
@@ -54,9 +54,7 @@ def _checkpoint_uri(uri: str) -> str:
             got=uri,
             remedy="give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment",
         )
-    if uri.strip().lower().startswith("s3://"):
-        return uri  # whether its bucket is there, only its runs can say
-    open_store(uri)
+    parse_store_address(uri, "")  # only its runs know whether a bucket is there
     return uri if "://" in uri else str(Path(uri.strip()).expanduser().absolute())
 
 

@@ -19,8 +19,12 @@ from cyclopts import (
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 
 
-def usage_error(error: CycloptsError) -> InvalidInput:
-    """Which field is wrong, and what is allowed there?"""
+def usage_error(error: CycloptsError, example: str | None = None) -> InvalidInput:
+    """Which field is wrong, and what is allowed there?
+
+    Args:
+        example: A whole command line, for an argument that is missing.
+    """
     unused = error.unused_tokens or [""]
     match error:
         case UnknownCommandError():
@@ -35,7 +39,10 @@ def usage_error(error: CycloptsError) -> InvalidInput:
             given = {token.partition("=")[0] for token in error.root_input_tokens or ()}
             is_given = not given.isdisjoint(error.argument.names)
             name = error.argument.name.replace("_", "-")
-            return InvalidInput(name, "needs a value" if is_given else "is required")
+            if is_given:
+                return InvalidInput(name, "needs a value")
+            remedy = None if example is None else f"for example `{example}`"
+            return InvalidInput(name, "is required", remedy=remedy)
         case UnusedCliTokensError():
             return InvalidInput("an argument", "is one too many", got=unused[0])
     return InvalidInput("the command line", "cannot be read", got=str(error))

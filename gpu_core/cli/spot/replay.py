@@ -24,6 +24,11 @@ from gpu_core.decisions.spot.strategies import STRATEGIES
 _MOST = 1_000_000
 """Of hours, of a ratio and of replays."""
 
+_EXAMPLE = (
+    "for example `prefect-gpu spot-replay trace.json --task-hours 8 --deadline-hours 12 "
+    "--price-ratio 3`"
+)
+
 
 def run_spot_replay(files: tuple[Path, ...], ledger: str | None, options: SpotReplayOptions) -> int:
     """Replay, and print a table or JSON. Returns the exit code: 1 if a deadline was missed.
@@ -31,8 +36,10 @@ def run_spot_replay(files: tuple[Path, ...], ledger: str | None, options: SpotRe
     Raises:
         InvalidInput: A file, the ledger or an option cannot be used.
     """
-    if (ledger is None) is not bool(files):
-        raise InvalidInput("FILE", "and ledger are alternatives", remedy="name one of them")
+    if ledger is None and not files:
+        raise InvalidInput("FILE", "is required, or --ledger", remedy=_EXAMPLE)
+    if ledger is not None and files:
+        raise InvalidInput("FILE", "and --ledger are alternatives", remedy="name one of them")
     if ledger is not None and options.task_hours is None:
         # SQLAlchemy takes longer to load than a small replay takes.
         from gpu_core.cli.spot.hindsight import run_spot_hindsight
@@ -65,7 +72,7 @@ def run_spot_replay(files: tuple[Path, ...], ledger: str | None, options: SpotRe
 def comparison_table(comparison: Comparison) -> Table:
     """A table with a column for each strategy, and one for the optimum."""
     table = Table(
-        title=f"Spot was up {comparison.spot_up:.1%} of the time; costs are by on-demand's",
+        title=f"Spot was up {comparison.spot_up:.1%} of the time; 1.0 is the cost on on-demand",
         title_justify="left",
     )
     table.add_column("")
@@ -82,7 +89,7 @@ _ROWS: tuple[tuple[str, Callable[[StrategyResult], str]], ...] = (
     ("Cost, mean", lambda row: f"{row.mean_cost:.4f}"),
     ("Cost, p75", lambda row: f"{row.p75_cost:.4f}"),
     ("Cost, p95", lambda row: f"{row.p95_cost:.4f}"),
-    ("By hindsight's", lambda row: f"{row.cost_by_optimum:.3f}"),
+    ("Cost, by hindsight", lambda row: f"{row.cost_by_optimum:.3f}"),
     ("On-demand hours", lambda row: f"{row.on_demand_h:.2f}"),
     ("Spot hours", lambda row: f"{row.spot_h:.2f}"),
     ("Starts", lambda row: f"{row.switches:.1f}"),

@@ -6,14 +6,15 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import parsed_by
-from gpu_core.decisions.model.units import micro_usd, parse_duration_s
+from gpu_core.decisions.model.units import as_number, micro_usd, parse_duration_s
 
 CapacityType = Literal["on-demand", "spot", "reserved"]
 
 
 def _price(value: object, field: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(field, "is not a price", allowed="USD per GPU-hour, 0 or more, or null")
+        allowed = "USD per GPU-hour, 0 or more, or null"
+        raise InvalidInput(field, "is not a price", allowed=allowed, remedy=as_number(value))
     return micro_usd(value, field)
 
 
@@ -24,7 +25,10 @@ def parse_budget(value: object, field: str) -> int:
         InvalidInput: It is no number, or not over 0.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(field, "is not an amount", got=value, allowed=_BUDGET_HELP)
+        remedy = as_number(value)
+        raise InvalidInput(
+            field, "is not an amount", got=value, allowed=_BUDGET_HELP, remedy=remedy
+        )
     budget = micro_usd(value, field) if not value < 0 else 0
     if not budget:
         raise InvalidInput(field, "pays for nothing", got=value, allowed=_BUDGET_HELP)

@@ -32,6 +32,7 @@ _WRITTEN_OUT = re.compile(
     r"(\d{1,6}(?:\.\d{1,3})?) ?(d|days?|h|hrs?|hours?|m|mins?|minutes?|s|secs?|seconds?)"
 )
 _SMALLER = {"d": (24, "h"), "h": (60, "m"), "m": (60, "s")}
+_AMOUNT = re.compile(r"\$? ?(\d{1,3}(?:,\d{3})+|\d{1,12}(?:\.\d{1,3})?) ?(k)?(?: ?(?:\$|usd))?")
 _DURATION_HELP = "whole seconds, or text such as '90s', '90m', '1h30m', '2d'"
 
 
@@ -137,6 +138,21 @@ def format_bytes(size_bytes: int) -> str:
 def count(number: int, noun: str) -> str:
     """A number with its noun: `1 GPU`, `4 GPUs`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def as_number(value: object) -> str | None:
+    """The remedy for a number that is written with a currency, commas, `k` or quotes. None: none.
+
+    >>> as_number("20k"), as_number("$3.43"), as_number("12")
+    ('write 20000', 'write 3.43', 'write 12 without quotes')
+    """
+    text = value[:_LONGEST_TEXT].strip().lower() if isinstance(value, str) else ""
+    match = _AMOUNT.fullmatch(text)
+    if match is None:
+        return None
+    written = match[1].replace(",", "")
+    number = str(round(Fraction(written) * 1000)) if match[2] else written
+    return f"write {number} without quotes" if number == text else f"write {number}"
 
 
 def micro_usd(usd: float | int | str, field: str) -> int:

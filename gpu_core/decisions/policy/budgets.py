@@ -11,7 +11,13 @@ from pydantic import Field
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.pydantic_errors import parsed_by
 from gpu_core.decisions.model.section import Name, PositiveDuration, Section
-from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd, micro_usd, require_aware
+from gpu_core.decisions.model.units import (
+    SECONDS_PER_HOUR,
+    as_number,
+    format_usd,
+    micro_usd,
+    require_aware,
+)
 from gpu_core.decisions.policy.notification import unusable_blocks
 
 Period = Literal["day", "week", "month"]
@@ -31,7 +37,10 @@ _AMOUNT_HELP = f"a number, 0 to {_LARGEST_AMOUNT:,}"
 
 def _amount(value: object, field: str) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(field, "is not an amount", got=value, allowed=_AMOUNT_HELP)
+        remedy = as_number(value)
+        raise InvalidInput(
+            field, "is not an amount", got=value, allowed=_AMOUNT_HELP, remedy=remedy
+        )
     try:
         amount = Fraction(str(value))
     except ValueError:
@@ -83,7 +92,7 @@ class BudgetPolicy(Section):
     """The limit in GPU-hours."""
     mode: Mode = "hard"
     """At its limit a `soft` budget warns, a `hard` one starts no run, and a `stop` one also stops
-    the running ones: they save, are requeued and resume when the budget has room."""
+    the running ones. These save, are requeued and resume when the budget has room."""
     queues: Mapping[Name, Mode] = Field(default={})
     """The mode of runs of single work queues, such as `critical: soft`; others have `mode`."""
     assumed_duration_s: PositiveDuration = Field(default=3600, alias="assumed_duration")

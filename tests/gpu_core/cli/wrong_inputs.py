@@ -43,7 +43,7 @@ POLICY: Mapping[str, tuple[str, str]] = {
     ),
     "a price with its currency": (
         "prices: {a100-80gb: {on-demand: $3.43}}",
-        "prices.a100-80gb.on-demand: is not a price (got '$3.43'); allowed: USD per GPU-hour, 0 or more, or null",
+        "prices.a100-80gb.on-demand: is not a price (got '$3.43'); allowed: USD per GPU-hour, 0 or more, or null; write 3.43",
     ),
     "a section without contents": (
         "prices:",
@@ -139,7 +139,7 @@ POLICY: Mapping[str, tuple[str, str]] = {
     ),
     "an amount with its unit": (
         "budgets: [{name: v, scope: team, of: vision, period: month, usd: 20k}]",
-        "budgets.0.usd: is not an amount (got '20k'); allowed: a number, 0 to 1,000,000,000",
+        "budgets.0.usd: is not an amount (got '20k'); allowed: a number, 0 to 1,000,000,000; write 20000",
     ),
     "a misspelt mode": (
         "backfill: {mode: easyy}",
@@ -226,7 +226,7 @@ JOB_VARIABLES: Mapping[str, tuple[str, str]] = {
     ),
     "a budget with its currency": (
         "budget_usd: $5",
-        "budget_usd: is not an amount (got '$5'); allowed: USD, over 0, such as 12.50; no budget is no limit",
+        "budget_usd: is not an amount (got '$5'); allowed: USD, over 0, such as 12.50; no budget is no limit; write 5",
     ),
     "a beginning of a choice": (
         "workload_type: train",
@@ -239,6 +239,14 @@ JOB_VARIABLES: Mapping[str, tuple[str, str]] = {
     "a team without letters": (
         "team: ''",
         "team: is empty (got ''); allowed: text of one character or more",
+    ),
+    "a store of an unknown kind": (
+        "checkpoint_uri: s4://bucket",
+        "checkpoint_uri: has an unknown scheme (got 's4://bucket'); allowed: a folder's path, file:///folder or s3://bucket/prefix",
+    ),
+    "a bucket without its name": (
+        "checkpoint_uri: 's3://'",
+        "checkpoint_uri: names no bucket (got 's3://'); allowed: a folder's path, file:///folder or s3://bucket/prefix",
     ),
     "work without a model": (
         "work: make it good",
@@ -317,7 +325,23 @@ COMMAND_LINES: Mapping[str, tuple[str, str]] = {
     ),
     "no proposal": (
         "optimize show",
-        "prefect-gpu optimize show: PROPOSAL is required; see `prefect-gpu optimize show --help`",
+        "prefect-gpu optimize show: PROPOSAL is required; for example `prefect-gpu optimize show spot-3f2a9c1b`; see `prefect-gpu optimize show --help`",
+    ),
+    "no run": (
+        "hold",
+        "prefect-gpu hold: FLOW-RUN is required; for example `prefect-gpu hold wise-otter`; see `prefect-gpu hold --help`",
+    ),
+    "no nodes": (
+        "simulate",
+        "prefect-gpu simulate: --nodes is required; for example `prefect-gpu simulate --nodes 80x8 --workload jobs.jsonl --format jsonl --policy fifo --policy easy`; see `prefect-gpu simulate --help`",
+    ),
+    "no GPU": (
+        "gpus free",
+        "prefect-gpu gpus free: GPU-ID is required; for example `prefect-gpu gpus free GPU-5f2a1c3e-7d10-4b6f-9a2e-0c4d8b1e6f37`; see `prefect-gpu gpus free --help`",
+    ),
+    "no recording": (
+        "spot-replay",
+        "prefect-gpu spot-replay: FILE is required, or --ledger; for example `prefect-gpu spot-replay trace.json --task-hours 8 --deadline-hours 12 --price-ratio 3`",
     ),
     "a question that is not known": (
         "optimize ask how --ledger nope.db",
@@ -337,7 +361,7 @@ COMMAND_LINES: Mapping[str, tuple[str, str]] = {
     ),
     "no file": (
         "check",
-        "prefect-gpu check: FILES is required; allowed: files, folders, or -",
+        "prefect-gpu check: FILES is required; allowed: files, folders, or -; for example `prefect-gpu check policy.yaml prefect.yaml`",
     ),
     "a file that does not exist": (
         "check nope.yaml",

@@ -24,10 +24,10 @@ from gpu_core.decisions.model.section import parse_budget
 from gpu_core.decisions.requests.variables.variable_values import (
     AUTO,
     DURATION_SCHEMA,
-    Address,
     Deadline,
     Duration,
     PositiveDuration,
+    StoreUri,
     Text,
     parse_gpu_types,
     parse_interval_s,
@@ -143,7 +143,7 @@ class GpuRequest(BaseModel):
         description="The time before an attempt may be preempted, in seconds or as text such as "
         "'10m', by default the policy's.",
     )
-    checkpoint_uri: Address | None = Field(
+    checkpoint_uri: StoreUri | None = Field(
         default=None,
         title="Checkpoint store",
         description="The folder or bucket of the run's checkpoints, by default the pool's.",

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, WithJsonSchema
 
+from gpu_core.decisions.checkpoints.store_address import parse_store_address
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import checked_text, parsed_by
 from gpu_core.decisions.model.units import parse_duration_s, require_plausible
@@ -88,6 +89,17 @@ def parse_deadline(value: object, field: str) -> datetime | timedelta:
         ) from None
 
 
+def parse_store_uri(value: object, field: str) -> object:
+    """Is this the address of a checkpoint store? It is returned as it is.
+
+    Raises:
+        InvalidInput: The value is text that names neither a folder nor a bucket.
+    """
+    if isinstance(value, str) and value:
+        parse_store_address(value, field)
+    return value  # the field's own type refuses the rest
+
+
 _DEADLINE_HELP = "a moment such as '2026-09-01T18:00Z', or a duration such as '6h' from submission"
 
 
@@ -125,6 +137,7 @@ _LONGEST_ADDRESS = 2048
 
 Text = Annotated[str, StringConstraints(min_length=1), checked_text(LONGEST_NAME)]
 Address = Annotated[str, StringConstraints(min_length=1), checked_text(_LONGEST_ADDRESS)]
+StoreUri = Annotated[Address, parsed_by(parse_store_uri)]
 Duration = Annotated[int, parsed_by(parse_duration_s), WithJsonSchema(DURATION_SCHEMA)]
 Deadline = Annotated[
     datetime | timedelta, parsed_by(parse_deadline), WithJsonSchema(DURATION_SCHEMA)

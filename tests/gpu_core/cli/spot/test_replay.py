@@ -145,7 +145,7 @@ def test_a_task_on_a_ledgers_own_spot(ledger: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("arguments", "want_message"),
     [
-        pytest.param([], "FILE and ledger are alternatives", id="neither"),
+        pytest.param([], "FILE is required, or --ledger", id="neither"),
         pytest.param(["trace.json"], "task-hours is missing", id="no task"),
         pytest.param(["trace.json", "--ledger", "ledger.db"], "are alternatives", id="both"),
         pytest.param(["--ledger", "none.db"], "is not a file", id="no ledger"),
