@@ -663,7 +663,9 @@ class GpuWorker(_Mixin):
                 try:
                     self._scheduler.release_ended(self._submitting)
                 except Exception:
-                    self._logger.exception("Ends are noticed by the next cycle")
+                    self._logger.exception(
+                        "The search for ended attempts failed; the next cycle repeats it"
+                    )
             await anyio.sleep(_SHORTEST_REST_S)
 
     def _sleep_s(self) -> float:

@@ -20,7 +20,7 @@ from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.worker import GpuKubernetesWorker, GpuProcessWorker
 
 # The type of a pool is unknown without its server.
-_UNKNOWN_TYPE = "that is not known without its server"
+_UNKNOWN_TYPE = "unknown without its server"
 
 
 def check_project(
@@ -112,7 +112,7 @@ def _guarded(find: Callable[[], list[FileFinding]]) -> list[FileFinding]:
     try:
         return find()
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        message = f"has not the shape of a Job ({type(error).__name__}: {error})"
+        message = f"does not have the shape of a Job ({type(error).__name__}: {error})"
         return [_error("job_configuration.job_manifest", message)]
 
 

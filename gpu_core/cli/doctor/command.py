@@ -168,8 +168,8 @@ def _policy(options: DoctorOptions, settings: GpuWorkerSettings) -> tuple[Policy
     if path is None and DEFAULT_POLICY.is_file():
         path = DEFAULT_POLICY
     if path is None:
-        text = "no policy file is named: the default policy has no prices and no virtual GPUs"
-        remedy = "name the worker's with --policy"
+        text = "the policy file is unknown; the default has no prices and no virtual GPUs"
+        remedy = "set --policy to the worker's policy file"
         return Policy(version=1), [unknown("settings.policy", text, remedy)]
     try:
         policy = load_policy(path)

@@ -54,7 +54,7 @@ def check_deployments(
         elif deployment.pool is not None and pool is None:
             found.append(_missing_pool(deployment.pool, pools))
         elif pool is not None and not pool.has_gpus:
-            unchecked.append(f"{_label(deployment)}: its pool is of type {pool.type}")
+            unchecked.append(f"{_label(deployment)}: the type of its pool is {pool.type}")
         elif pool is not None:
             found += _queue_problems(deployment, pool, policy)
             found += _variable_problems(deployment, pool)

@@ -22,7 +22,7 @@ MEANING_OF_1: Mapping[str, str] = {
     "prefect-gpu catalog refresh": "no price could be read, or the catalog cannot be written",
     "prefect-gpu cost report": "the ledger's database cannot be read",
     "prefect-gpu cost savings": "the ledger's database cannot be read",
-    "prefect-gpu cost export": "the ledger cannot be read, or the file not be written",
+    "prefect-gpu cost export": "the ledger cannot be read, or the file cannot be written",
     "prefect-gpu gpus held": "the system refused to print",
     "prefect-gpu gpus free": "the system refused to free it",
     "prefect-gpu gpus preflight": "it has not passed, and stays held",

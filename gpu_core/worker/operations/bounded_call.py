@@ -28,11 +28,11 @@ class BoundedCall(Generic[T]):
             wait_s: How long to wait for its answer, 0 or more.
 
         Raises:
-            TimeoutError: There is no answer in time, or an earlier call has not returned.
+            TimeoutError: There is no answer in time, or the previous call is still running.
             Exception: What the call raised.
         """
         if self._call is not None and not self._call.done():
-            raise TimeoutError("an earlier call has not returned")
+            raise TimeoutError("the previous call is still running")
         self._call = begin(function)
         return self._call.result(wait_s)
 

@@ -120,5 +120,7 @@ def _read(path: Path) -> dict[str, StartForecaster]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError, InvalidInput) as error:
-        _log.warning("Expected starts are learned anew: %s cannot be read: %s", path, error)
+        _log.warning(
+            "Forecasts of starts begin without a history: %s cannot be read: %s", path, error
+        )
         return {}

@@ -180,7 +180,7 @@ class HangWatch:
         try:
             return dict(await self._infrastructure.stacks(running, progress))
         except Exception:  # it hangs all the same
-            _log.warning("The stacks of %r are not taken", running.record.name, exc_info=True)
+            _log.warning("The stacks of %r cannot be read", running.record.name, exc_info=True)
             return {}
 
     async def _show(

@@ -107,9 +107,9 @@ class SpooledWrites:
         try:
             Spool(path).append(record)
         except SpoolFull:
-            _log.exception("The ledger refuses a record, which is lost: %s is full", path)
+            _log.exception("A record is lost: the ledger refuses it, and %s is full", path)
         else:
-            _log.exception("The ledger refuses a record, which is kept in %s", path)
+            _log.exception("The ledger refuses a record; %s keeps it", path)
 
     def _apply(self, record: SpooledRecord) -> None:
         if record.decisions:

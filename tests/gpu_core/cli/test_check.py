@@ -161,7 +161,7 @@ def test_good_files(
                     "job_configuration": {"job_manifest": {"spec": {"template": [1]}}},
                 }
             ),
-            "has not the shape of a Job",
+            "does not have the shape of a Job",
             id="a template of another shape",
         ),
     ],

@@ -374,7 +374,7 @@ def test_what_is_unusual_and_legal_passes(checked, monkeypatch) -> None:
     assert unchecked == [
         "deployment train-it: gpu_count is a template",
         "deployment train-it: env is a template",
-        "deployment on-cloud: its pool is of type process",
+        "deployment on-cloud: the type of its pool is process",
         "deployment by-name: the pool '{{ $NO_SUCH_VARIABLE }}' is a template",
     ]
 
