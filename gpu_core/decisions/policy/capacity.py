@@ -52,5 +52,5 @@ class CapacityPolicy(Section):
     elsewhere: BackoffPolicy = BackoffPolicy()
     """How long an interrupted run avoids the node, or on spot the GPU type in that zone."""
     max_spot_interruptions: Annotated[int, Field(ge=1)] | None = 3
-    """The number of interruptions on spot in a row, each within two changeovers, after which a run
-    uses on-demand for the back-off of `elsewhere`; None: it always tries spot."""
+    """The number of consecutive interruptions on spot, each within two changeovers. After them a
+    run uses on-demand for the back-off of `elsewhere`. None: it always tries spot."""

@@ -22,8 +22,8 @@ class FairSharePolicy(Section):
     weights: Mapping[Name, Weight] = Field(default={})
     """The share of each team in proportion to the others; a team that is not listed has 1."""
     entry_penalty_s: PositiveDuration = Field(default=SECONDS_PER_HOUR, alias="entry_penalty")
-    """The usage that a run is charged with when it is admitted, if it is not known to be longer;
-    it keeps a burst of one user from starting in a single cycle."""
+    """The usage that a run is charged with when it is admitted, if it is not known to be longer.
+    It keeps a burst of one user from starting in a single cycle."""
 
 
 def fair_share_contradictions(policy: FairSharePolicy) -> list[InvalidInput]:

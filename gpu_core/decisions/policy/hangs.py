@@ -18,6 +18,6 @@ class HangPolicy(Section):
     stuck_after_s: Annotated[PositiveDuration, Field(ge=15)] | None = Field(
         default=None, alias="stuck_after"
     )
-    """The time without a step after which a run is hung, 15 s at least: runs are judged every 15 s,
-    and a garbage collection or a slow read takes some. None: derived from its own steps: five
+    """The time without a step after which a run is hung, 15 s at least. Runs are judged every 15 s,
+    and a garbage collection or a slow read takes some seconds. None: derived from its steps: five
     median steps, twice its longest pause, 2 minutes, whichever is the longest."""

@@ -15,9 +15,9 @@ IdleAction = Literal["off", "warn", "stop"]
 class IdlePolicy(Section):
     """When a run that holds GPUs counts as idle, and what follows.
 
-    A run is idle when all signals of all its GPUs are known and quiet: utilisation, SM activity,
-    power, processor, and the steps that it reports. A missing, malformed or late signal counts as
-    activity.
+    A run is idle when all signals of all its GPUs are known and quiet. The signals are utilisation,
+    SM activity, power, processor, and the steps that it reports. A missing, malformed or
+    late signal counts as activity.
     """
 
     action: IdleAction = "warn"

@@ -227,8 +227,8 @@ class KubernetesPolicy(Section):
     )
     """The time from SIGTERM to SIGKILL on nodes that are not spot."""
     instance_metadata_url: Annotated[str, parsed_by(_metadata_url)] | None = None
-    """The address at which runs on spot read EC2's interruption notices, `http://169.254.169.254`
-    (pods need a hop limit of 2); None: only the taints of the node count."""
+    """The address at which runs on spot read EC2's interruption notices, `http://169.254.169.254`.
+    Pods need a hop limit of 2. None: only the taints of the node count."""
     kept_after_end_s: PositiveDuration = Field(default=_KEPT_AFTER_END_S, alias="kept_after_end")
     """How long Jobs are kept after they end, so that a worker that was down can read them."""
 

@@ -18,20 +18,20 @@ class MemoryPolicy(Section):
     """
 
     action: MemoryAction = "off"
-    """After a want of GPU memory. `off`: the next attempt is like the last. `shrink`: it gets half
-    the micro-batch, where its flow asks for it with `micro_batch()`, and after another want a
-    quarter of that; it costs no more in an hour.
+    """The attempt after one that ran out of GPU memory. `off`: it is like the last. `shrink`: it
+    gets half the micro-batch, and a quarter after a second time; its flow asks for it with
+    `micro_batch()`. It costs no more in an hour.
     `larger-gpu`: it gets a GPU type with more memory; where there is none, half the micro-batch."""
     max_divisor: Annotated[int, Field(ge=2, le=64)] = 8
     """The micro-batch is never less than this part of what the flow asks for."""
     gpu_types: Sequence[Name] = ()
     """GPU types that `larger-gpu` may use in addition to those that the run asks for."""
     max_cost_factor: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 2.0
-    """The price of such a GPU type, as a multiple of the price of the types that the run asks for,
-    is never higher than this; a type without a price is not used."""
+    """The highest price of such a GPU type, as a multiple of the price of the types that the run
+    asks for. A type without a price is not used."""
     host_factor: Annotated[float, Field(gt=1, le=8, allow_inf_nan=False)] | None = None
-    """After a want of main memory, the memory request and limit of the next attempt's pods are this
-    many times those of the last. `null`: they stay as they are. Only of `gpu-kubernetes` pools."""
+    """The factor for the memory request and limit of the pods after an attempt that ran out of main
+    memory. `null`: they stay as they are. Only of `gpu-kubernetes` pools."""
     host_limit_gib: Annotated[int, Field(ge=1, le=65_536)] | None = None
     """The highest memory request that `host_factor` leads to, in GiB for each node. `null`: what
     the largest node of the pool has."""

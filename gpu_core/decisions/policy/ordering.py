@@ -75,8 +75,8 @@ class OrderingPolicy(Section):
     """The end of the first level of `least-attained-service` in GPU-seconds; each further level is
     twice as long."""
     service_levels: Annotated[int, Field(ge=1)] | None = None
-    """The number of these levels; the last one has no end, and the next key orders the runs in it
-    (a multilevel feedback queue). None: no limit."""
+    """The number of these levels, as in a multilevel feedback queue. The last one has no end, and
+    the next key orders the runs in it. None: no limit."""
 
 
 _SHORTEST_STARVATION_S = 60

@@ -69,8 +69,8 @@ class Permission(Section):
     )
     """The largest `budget_usd`; a run that states none gets this one."""
     gpu_types: Annotated[Sequence[Name], Field(min_length=1)] | None = None
-    """The GPU types that it may use; with `gpu_type: auto` it gets these, in this order, or
-    with `work` those of them that hold it, the cheapest first."""
+    """The GPU types that it may use. With `gpu_type: auto` it gets these, in this order. With
+    `work` it gets those of them that hold the work, the cheapest first."""
 
     # What the job variables of runs and deployments may add to a Job on Kubernetes, apart from what
     # the pool's base job template names itself. Left out: anything, with a warning.

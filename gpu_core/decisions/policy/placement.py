@@ -27,8 +27,8 @@ class Strategy(StrEnum):
 class ConsolidationPolicy(Section):
     """Whether small runs move so that a large run fits.
 
-    A run moves only if it is preemptible, has saved a checkpoint, has run for its minimum run time,
-    has no higher priority, and fits on another node of the same kind.
+    A run moves only if it is preemptible, has no higher priority, and fits on another node of the
+    same kind. It must also have saved a checkpoint and have run for its minimum run time.
     """
 
     enabled: bool = False

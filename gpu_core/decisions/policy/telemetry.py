@@ -32,14 +32,14 @@ class TelemetryPolicy(Section):
     """The source of measurements of GPUs."""
 
     prometheus_url: Annotated[str, parsed_by(_prometheus_url)] | None = None
-    """The Prometheus that knows the GPUs of pods, of our node exporter or of dcgm-exporter, such as
-    `http://prometheus.monitoring:9090`. None: pods are not sampled."""
+    """The Prometheus that scrapes the GPUs of pods from our node exporter or from dcgm-exporter,
+    such as `http://prometheus.monitoring:9090`. None: pods are not sampled."""
     planning_window_s: Annotated[PositiveDuration, Field(ge=60, le=3600)] | None = Field(
         default=None, alias="planning_window"
     )
-    """Over which last minutes plans read the mean of what was measured: `least-loaded` the
-    utilisation and memory of shared GPUs, and the choice of a victim the utilisation of its GPUs,
-    by which its lost work counts. 1 minute to 1 hour. None: plans read no measurement."""
+    """The last minutes over which plans average measurements, 1 minute to 1 hour. `least-loaded`
+    uses the utilisation and memory of shared GPUs. The choice of a victim uses the utilisation of
+    its GPUs, by which its lost work counts. None: plans read no measurement."""
     history_days: Annotated[int, Field(ge=0, le=366)] = 30
-    """For how many days the ledger keeps what each GPU of a process pool did in each minute; 0: it
-    keeps none. What attempts did is kept for good."""
+    """The number of days for which the ledger keeps the activity of each GPU of a process pool by
+    minute. 0: it keeps none. The activity of attempts is kept for good."""

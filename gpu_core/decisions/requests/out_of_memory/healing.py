@@ -36,7 +36,7 @@ def with_enough_memory(
         workload: As its request made it, within its permission.
         attempts: All attempts of the run so far, by number.
         nodes: All of the pool, those that may still come included.
-        learned: The attempts of earlier runs of its deployment that completed after a want of
+        learned: The attempts of earlier runs of its deployment that completed after they lacked
             memory, by number; empty: none, or the policy remembers none.
     """
     if policy.memory.host_factor is not None:
