@@ -1,8 +1,9 @@
 """Publishes why runs wait, and who holds GPUs, with few requests to Prefect's API.
 
-The API process is the bottleneck of a Prefect server, so a run is written to only when its
-reason or its place in coarse steps has changed, the head of the queue first, and a bounded number
-in one cycle. The whole queue and the holders of GPUs are two artifacts of the pool.
+The API process is the bottleneck of a Prefect server. A run is written to only when its reason or
+its place in coarse steps has changed, or its expected start is new: the head of the queue first,
+and a bounded number in one cycle. The whole queue and the holders of GPUs are two artifacts of the
+pool.
 """
 
 import logging
@@ -72,6 +73,7 @@ class Shown(NamedTuple):
     reason: Reason
     step: int
     at: datetime
+    starts_at: datetime | None = None
 
 
 def is_news(
@@ -80,7 +82,8 @@ def is_news(
     """Should the run's page be written again?
 
     A new reason at once; a new place in the queue now and then, and so a state that Prefect has
-    written over ours: its service for late runs reads a run, and may write `Late` after us.
+    written over ours: its service for late runs reads a run, and may write `Late` after us. An
+    expected start is written again when it becomes known, and when the one shown has passed.
 
     Args:
         explanation: Why it waits now.
@@ -92,7 +95,16 @@ def is_news(
         return True
     is_overwritten = state is not None and not is_shown(state, explanation.reason)
     has_moved = step(explanation.position) != shown.step
-    return (has_moved or is_overwritten) and now - shown.at >= _REFRESH
+    has_start = _has_new_start(explanation, shown, now)
+    return (has_moved or is_overwritten or has_start) and now - shown.at >= _REFRESH
+
+
+def _has_new_start(explanation: Explanation, shown: Shown, now: datetime) -> bool:
+    """Is there a later expected start in place of none, or of one that has passed?"""
+    starts_at = explanation.expected_start_at
+    if starts_at is None or starts_at < now + _REFRESH:
+        return False
+    return shown.starts_at is None or shown.starts_at <= now
 
 
 def waiting_state_name(run: FlowRun, reason: Reason, fixed_name: str | None) -> str:
@@ -179,7 +191,8 @@ class Publisher:
             # Before it is written, as the next cycle may publish meanwhile; and also where that
             # fails: in the next cycle others have their turn.
             self._shown[explanation.workload_id] = Shown(
-                explanation.reason, step(explanation.position), now
+                *(explanation.reason, step(explanation.position), now),
+                explanation.expected_start_at,
             )
             with self._faults.contained(
                 explanation.workload_id, flow_run.name, "shown why it waits", now
@@ -287,6 +300,7 @@ class Publisher:
         name = waiting_state_name(current, explanation.reason, self._state_name)
         why = f"{explanation.summary} {explanation.resolution}"
         shown = why if name == explanation.reason else f"{explanation.reason}: {why}"
+        shown = " ".join(filter(None, (shown, outlook(explanation))))
         story = stories.get(explanation.workload_id)
         state: State[Any] = Scheduled(
             # With another time the run would lose its place in the queue.
@@ -311,6 +325,16 @@ class Publisher:
                 str(flow_run.id), flow_run.name, demand.flow_name, reason=explanation.reason
             )
             log.info("%s: %s", explanation.reason, why)
+
+
+def outlook(explanation: Explanation) -> str:
+    """The place in the queue and the expected start, as a sentence; empty: it has no place."""
+    place, start = step(explanation.position), explanation.expected_start_at
+    if not place:
+        return ""
+    about = "" if place == explanation.position else "about "
+    when = "" if start is None else f"; expected start {start:%Y-%m-%d %H:%M} UTC"
+    return f"Position {about}{place} in the queue{when}."
 
 
 def step(position: int) -> int:

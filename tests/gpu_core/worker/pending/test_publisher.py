@@ -24,6 +24,7 @@ from gpu_core.worker.pending.publisher import (
     Shown,
     is_news,
     is_shown,
+    outlook,
     step,
     waiting_state_name,
 )
@@ -55,6 +56,58 @@ def test_a_new_reason_is_written_at_once_and_a_new_place_now_and_then(written, s
     explanation = Explanation(workload_id="run", reason=GPUS, summary="", resolution="", position=3)
     last = None if written is None else Shown(*written, NOON)
     assert is_news(explanation, last, state, NOON + timedelta(seconds=age_s)) is want
+
+
+@pytest.mark.parametrize(
+    ("shown_s", "starts_s", "age_s", "want"),
+    [
+        pytest.param(None, 600, 30, True, id="it becomes known"),
+        pytest.param(None, 600, 29, False, id="it becomes known, and a page was just written"),
+        pytest.param(300, 600, 60, False, id="it has moved, and the one shown has not passed"),
+        pytest.param(60, 600, 60, True, id="the one shown has passed"),
+        pytest.param(60, 70, 60, False, id="the one shown has passed, and it is due any moment"),
+        pytest.param(60, None, 3600, False, id="it is not known any more"),
+    ],
+)
+def test_an_expected_start_is_written_again_when_it_is_known_or_over(
+    shown_s, starts_s, age_s, want
+):
+    def at(seconds):
+        return None if seconds is None else NOON + timedelta(seconds=seconds)
+
+    explanation = Explanation(
+        workload_id="run",
+        reason=GPUS,
+        summary="",
+        resolution="",
+        position=3,
+        expected_start_at=at(starts_s),
+    )
+    assert is_news(explanation, Shown(GPUS, 3, NOON, at(shown_s)), None, at(age_s)) is want
+
+
+@pytest.mark.parametrize(
+    ("position", "start", "want"),
+    [
+        pytest.param(0, None, "", id="held"),
+        pytest.param(1, None, "Position 1 in the queue.", id="an unknown start"),
+        pytest.param(
+            *(17, NOON),
+            f"Position about 15 in the queue; expected start {NOON:%Y-%m-%d} 12:00 UTC.",
+            id="a place in steps, and a start",
+        ),
+    ],
+)
+def test_a_page_has_the_place_in_the_queue_and_the_expected_start(position, start, want):
+    explanation = Explanation(
+        workload_id="run",
+        reason=GPUS,
+        summary="",
+        resolution="",
+        position=position,
+        expected_start_at=start,
+    )
+    assert outlook(explanation) == want
 
 
 def test_places_are_published_in_steps():
