@@ -14,11 +14,12 @@ from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.decisions.model.prices import PriceChange, Rates
 
 SettlementValue = str | int | bool | list[str] | None
-"""What the ledger keeps of how an end was judged, as JSON."""
+"""A value of the judgement of an end that the ledger keeps as JSON."""
 
 
 class EndReason(StrEnum):
-    """Why an attempt released its GPUs. A stable contract: reports and alerts match on it."""
+    """The reason why an attempt released its GPUs. A stable contract: reports and alerts match on
+    it."""
 
     COMPLETED = "Completed"
     """The flow finished."""
@@ -44,7 +45,7 @@ class EndReason(StrEnum):
     HUNG = "Hung"
     """It made no progress, and the policy restarts such runs; charged to the run."""
     REFUSED = "Refused"
-    """What was to run it is refused, whenever it is tried: a right, a rule or a value is wrong."""
+    """Its infrastructure is refused at each try: a right, a rule or a value is wrong."""
     POSTPONED = "Postponed"
     """It is tried later, and its flow did not begin: the cluster takes it only when, for one, its
     ResourceQuota has room, or the platform was unavailable."""
@@ -158,9 +159,10 @@ class Attempt:
     """Of a whole GPU; None: no price is known, which is never the same as free."""
     admitted_at: datetime
     started_at: datetime | None = None
-    """When the process was created; None until then."""
+    """The moment at which the process was created; None until then."""
     released_at: datetime | None = None
-    """When the last process was gone and the GPUs free; None while they are held."""
+    """The moment at which the last process was gone and the GPUs were free; None while they are
+    held."""
     last_seen_at: datetime | None = None
     """The last moment at which the processes were seen alive: the bound of what a crash of the
     whole machine can hide."""
@@ -188,21 +190,22 @@ class Attempt:
     """The newest checkpoint that this attempt committed."""
     checkpointed_at: datetime | None = None
     shares: tuple[NodeShare, ...] | None = None
-    """What it holds on each of its nodes; None in records from before this was kept."""
+    """The GPUs that it holds on each of its nodes; None in records from before this was kept."""
     zone: str | None = None
-    """Where its first node is, in the provider's words; None: not stated."""
+    """The zone of its first node, in the provider's words; None: not stated."""
     infrastructure: str | None = None
-    """What runs it where no process of this machine does: `namespace:job`."""
+    """The object that runs it where no process of this machine does: `namespace:job`."""
     settlement: Mapping[str, SettlementValue] | None = None
-    """How its end was judged, before Prefect is informed and the attempt is closed."""
+    """The judgement of its end, before Prefect is informed and the attempt is closed."""
     first_step_at: datetime | None = None
-    """When the flow had done its first new step; None: it has done none, or does not say."""
+    """The moment at which the flow had done its first new step; None: it has done none, or does not
+    say."""
     expected_loss_s: float | None = None
     """Work that an interruption without notice loses on average, as the flow measures its saves;
     None: it does not say."""
     job_variables: Mapping[str, Any] | None = None
-    """What it was started with; the deployment or the pool's template may have changed since. Only
-    while it is open. None in records from before this was kept."""
+    """The job variables that it was started with; the deployment or the pool's template may have
+    changed since. Only while it is open. None in records from before this was kept."""
     gpu_quantity: Fraction | None = None
     """GPUs that it holds, parts of GPUs as exact fractions. None in records from before this was
     kept: the thousandths of `shares` count."""
@@ -215,18 +218,18 @@ class Attempt:
     price_micro_usd_per_gib_hour: int | None = None
     """Of a GiB of memory. None: as for CPU cores."""
     price_source: str | None = None
-    """Where its prices were read. None in records from before this was kept, whose price is that of
+    """The source of its prices. None in records from before this was kept, whose price is that of
     the held part of a GPU."""
     price_as_of: datetime | None = None
     """Since when the source has had these prices; None: it does not say."""
     later_prices: tuple[PriceChange, ...] | None = None
     """Prices that changed while it held its GPUs, oldest first; None: none did."""
     gpu_summaries: tuple[GpuSummary, ...] | None = None
-    """What its GPUs did; None: they were not sampled, or it is not over."""
+    """The activity of its GPUs; None: they were not sampled, or it is not over."""
     micro_batch_divisor: int | None = None
-    """What its micro-batch was divided by; None: by nothing, or from before this was kept."""
+    """The divisor of its micro-batch; None: 1, or from before this was kept."""
     host_summary: HostSummary | None = None
-    """What its processes took of their machine; None: not sampled, or it is not over."""
+    """The use of the machine by its processes; None: not sampled, or it is not over."""
     bound_at: datetime | None = None
     """Since when it is certain that it is on these nodes or on none: from its admission where its
     pods are pinned to them, else from when they were bound. None: its nodes are only planned, or

@@ -1,4 +1,4 @@
-"""What there is and who holds it: the frozen input of one planning cycle."""
+"""The nodes and the workloads that hold them: the frozen input of one planning cycle."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class Flavor(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What is paid for with a node, whether it is used or not. None: unknown."""
+    """The machine that is paid for with a node, whether it is used or not. None: unknown."""
 
     gpus: int
     """All GPUs, also those that others hold or that are broken."""
@@ -38,9 +38,9 @@ class Machine:
     are_others_withheld: bool = False
     """The well ones get no new runs, because a pod there may get one that is held."""
     why_held: str = ""
-    """Which are held, and why."""
+    """The GPUs that are held, and the reason."""
     held_until: str = ""
-    """What frees them."""
+    """The remedy that frees them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,8 @@ class Node:
     shares_per_gpu: int | None = None
     """Replicas of each of its GPUs, of which a workload gets one; None: any part is possible."""
     gpu_resource: str | None = None
-    """What a pod asks for to get a GPU of it, or a part of one; the same on all nodes of a gang."""
+    """The resource that a pod requests for a GPU of it, or a part of one; the same on all nodes of
+    a gang."""
     is_mig: bool = False
     """Its GPUs are partitioned into MIG instances."""
     mig_instances: Mapping[str, int] | None = None
@@ -94,7 +95,7 @@ class NodeShare:
     share_milli: int = WHOLE_GPU_MILLI
     """Thousandths of each of these GPUs."""
     mig_starts: tuple[int, ...] = ()
-    """Where its MIG instance begins on each of these GPUs, in memory slices; empty: no MIG."""
+    """The start of its MIG instance on each of these GPUs, in memory slices; empty: no MIG."""
     exact_part: tuple[int, int] | None = field(default=None, compare=False)
     """Numerator and denominator of what it pays for of each GPU, where thousandths only come near:
     (1, 7) for a MIG `1g` instance, (1, 3) for one of three replicas. None: the thousandths."""
@@ -135,18 +136,18 @@ class Allocation:
     placement: Placement
     admitted_at: datetime
     began_at: datetime | None = None
-    """When its flow or container started; None: not yet, or with its admission."""
+    """The moment at which its flow or container started; None: not yet, or with its admission."""
     begins_by: datetime | None = None
-    """Until when it is protected from preemption if it does not begin; None: it begins with its
+    """The end of its protection from preemption if it does not begin; None: it begins with its
     admission."""
     checkpointed_at: datetime | None = None
-    """When this attempt last made its progress safe; None: not yet."""
+    """The moment of this attempt's newest checkpoint; None: it has none yet."""
     works_since: datetime | None = None
-    """From when on its time counts as work; None: from its admission."""
+    """The moment from which on its time counts as work; None: from its admission."""
     is_draining: bool = False
     """It must stop; its GPUs are not free yet."""
     drain_deadline_at: datetime | None = None
-    """When a draining attempt is killed at the latest."""
+    """The latest moment at which a draining attempt is killed."""
     draining_for: str | None = None
     """The workload that its GPUs were taken for."""
 
@@ -169,7 +170,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastUsage:
-    """What was used before now, as far as decisions about shares and budgets need it."""
+    """Usage before now, as far as decisions about shares and budgets need it."""
 
     gpu_s_by_user: Mapping[tuple[str | None, str | None], float] = field(default_factory=dict)
     """Decayed GPU-seconds (or what the policy measures) by team and user, up to this moment and
@@ -194,7 +195,7 @@ class Snapshot:
     idle_since: Mapping[str, datetime] = field(default_factory=dict)
     """Since when nodes have had no allocation, by name; a node that is missing is not let go."""
     measurements: Measurements = field(default_factory=Measurements)
-    """What was measured in the last minutes; empty: plans follow from allocations alone."""
+    """Measurements of the last minutes; empty: plans follow from allocations alone."""
 
 
 ZONE_LABEL = "topology.kubernetes.io/zone"

@@ -1,4 +1,4 @@
-"""What a purge leaves of a chain of decisions: where it was cut, signed, so that the rest verifies.
+"""The signed anchor that a purge leaves of a chain of decisions, so that the rest verifies.
 
 A signature is HMAC-SHA256 (RFC 2104, FIPS 180-4) over the anchor's other fields as JSON. It proves
 that a holder of the key cut the chain here. Workers do not need the key: keep it where those who

@@ -55,7 +55,7 @@ class DecisionKind(StrEnum):
     NOT_APPLIED = "NotApplied"
     """A proposal was approved, and its deployment had changed or was gone."""
     VERIFIED = "Verified"
-    """What a proposal saved was measured."""
+    """The saving of a proposal was measured."""
     UNDONE = "Undone"
     """A person took the change of a proposal back."""
 
@@ -70,15 +70,15 @@ class Decision:
     kind: DecisionKind
     pool: str
     flow_run_id: str | None = None
-    """None: it is about no run."""
+    """The run that it is about; None: it is about no run."""
     who: str = "scheduler"
     """`scheduler`, or `person` where a person asked for it."""
     reason: str | None = None
     """The code of why: a `Reason` or an `EndReason`."""
     message: str = ""
-    """Why, in sentences."""
+    """The reason, in sentences."""
     numbers: Mapping[str, int | str | None] = field(default_factory=dict)
-    """What it was decided with."""
+    """The numbers that decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What was measured in the last minutes, as far as plans may read it."""
+"""Measurements of the last minutes, as far as plans may read them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

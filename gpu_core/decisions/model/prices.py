@@ -1,4 +1,4 @@
-"""What an hour costs: of a GPU, a CPU core and a GiB of memory, from one source at one time."""
+"""The cost of an hour of a GPU, a CPU core and a GiB of memory, from one source at one time."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +15,7 @@ class Rates:
     gib_micro_usd_per_hour: int | None = None
     """Of a GiB of memory. None: as for CPU cores."""
     source: str
-    """Where the prices were read, as people read it: `policy`, `catalog: p4d.24xlarge use1-az4`."""
+    """The source of the prices, as people read it: `policy`, `catalog: p4d.24xlarge use1-az4`."""
     as_of: datetime | None = None
     """Since when the source has had these prices; None: it does not say."""
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why a pending workload is where it is. Stable: people's automations match on these.
+    """The reason for the state of a pending workload. Stable: people's automations match on these.
 
     The order is the order of severity: what a person must fix comes first.
     """
@@ -78,11 +78,11 @@ class Explanation:
     summary: str
     """One sentence with the numbers, for the run's page."""
     resolution: str
-    """What would unblock it."""
+    """The change that would unblock it."""
     position: int
     """1 is the head of the whole line; 0: not in the line (held, starting)."""
     expected_start_at: datetime | None = None
-    """None: nothing that is known allows an estimate."""
+    """The expected start; None: nothing that is known allows an estimate."""
     expected_start_from: datetime | None = None
     expected_start_until: datetime | None = None
     """It starts between these two with a probability of 80 %; None: unknown."""

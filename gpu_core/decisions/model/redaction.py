@@ -60,7 +60,7 @@ def secrets_in(address: str) -> tuple[str, ...]:
 
 
 def basic_credentials(username: str, password: str) -> str:
-    """What the header of HTTP's basic authentication says of these (RFC 7617)."""
+    """The credentials for the header of HTTP's basic authentication (RFC 7617)."""
     return b64encode(f"{username}:{password}".encode()).decode()
 
 

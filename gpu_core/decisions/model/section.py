@@ -1,4 +1,4 @@
-"""What every section of the policy is made of: strict pydantic models and their common types."""
+"""The base of every section of the policy: strict pydantic models and their common types."""
 
 from typing import Annotated, Literal
 

@@ -17,7 +17,7 @@ def replica_milli(shares_per_gpu: int | None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """Why a workload may not be considered at all for now, in the words of an explanation."""
+    """The reason why a workload may not be considered for now, in the words of an explanation."""
 
     reason: str
     """A member of `reasons.Reason`."""
@@ -42,12 +42,13 @@ class RunTime:
 
     median_s: float
     upper_s: float
-    """What it stays under with the probability that the policy plans with; at least the median."""
+    """The bound that holds with the probability that the policy plans with; at least the median."""
     source: RunTimeSource
 
 
 class Shape(NamedTuple):
-    """What a workload asks of nodes, without who asks. Equal shapes fit in the same places.
+    """The requirements of a workload on nodes. Equal shapes fit in the same
+    places.
 
     A value to look up by: thousands of waiting workloads have few different shapes.
     """
@@ -104,7 +105,7 @@ MIN_MEASURED_STARTS = 3
 
 
 class Changeover(NamedTuple):
-    """What a start on other capacity is taken to lose, and how that is known."""
+    """The assumed loss of a start on other capacity, and its source."""
 
     loss_s: float
     """Seconds, over 0."""
@@ -118,7 +119,7 @@ class Changeover(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """What a deadline rests on, as part of a sentence."""
+        """The assumption that a deadline rests on, as part of a sentence."""
         loss = format_duration(self.loss_s)
         if self.is_measured:
             return f"a start loses at most {loss} by {self.starts} measured starts"
@@ -138,24 +139,29 @@ class Workload:
     priority: int
     """Points; more is more urgent (critical 1,000,000, high 10,000, medium 1,000, low 100)."""
     submitted_at: datetime
-    """When the run first wanted to start. It keeps its place in the queue over all its attempts."""
+    """The moment at which the run first wanted to start. It keeps its place in the queue over all
+    its attempts."""
 
     shape: Shape = _ONE_GPU
-    """What it asks of nodes."""
+    """Its requirements on nodes."""
     gpu_type_reason: str | None = None
-    """Why these were chosen for a run that left them open; None: they were not."""
+    """The reason for GPU types that were chosen for a run that left them open; None: none were
+    chosen."""
     capacity_reason: str | None = None
-    """Why that was chosen for a run that left it open; None: it was not."""
+    """The reason for a capacity type that was chosen for a run that left it open; None: none
+    was."""
     zone_reason: str | None = None
-    """Why it prefers the spot of one zone; None: it does not."""
+    """The reason why it prefers the spot of one zone; None: it does not."""
     memory_reason: str | None = None
-    """Why it gets more main memory than it asks for, or none; None: it never ran out of it."""
+    """The reason why it gets more main memory than it asks for, or why it does not; None: it never
+    ran out of it."""
     micro_batch_divisor: int = 1
-    """What its next attempt divides its micro-batch by."""
+    """The divisor of its next attempt's micro-batch."""
     micro_batch_reason: str | None = None
-    """Why it divides it; None: it does not."""
+    """The reason for the divisor; None: it divides nothing."""
     avoided_until: datetime | None = None
-    """When it may use the first of them again. None: it avoids none, or it is not stated."""
+    """The moment from which it may use the first avoided node again. None: it avoids none, or it is
+    not stated."""
 
     is_preemptible: bool = True
     takes_free_only: bool = False
@@ -163,18 +169,18 @@ class Workload:
     min_runtime_s: int = 0
     """How long an attempt is left alone, once it has started, before it may be preempted."""
     expected_duration_s: int | None = None
-    """What the owner expects one uninterrupted run to take; None: not stated."""
+    """The time that the owner expects one uninterrupted run to take; None: not stated."""
     run_time: RunTime | None = None
     """Its expected run time, from its owner or from history; None: unknown."""
     remaining_s: float | None = None
     """The run time that is left after what earlier attempts saved; None: unknown."""
     changeover: Changeover | None = None
-    """What a start of its deployment loses; None: not measured, the policy's number holds."""
+    """The loss of a start of its deployment; None: not measured, the policy's number holds."""
     attained_gpu_s: float = 0.0
     """GPU-seconds that its earlier attempts have had."""
     deadline_at: datetime | None = None
     budget_micro_usd: int | None = None
-    """What all its attempts may cost together; None: it has no budget of its own."""
+    """The most that all its attempts may cost together; None: it has no budget of its own."""
 
     team: str | None = None
     user: str | None = None
