@@ -10,7 +10,7 @@ class Diagnosis:
     """The cause of an attempt's failure."""
 
     message: str
-    """What failed, and the remedy."""
+    """The failure and the remedy."""
     is_permanent: bool
     """Whether each further attempt would fail in the same way."""
 
@@ -63,7 +63,7 @@ def why_container_failed(lines: Sequence[str]) -> Diagnosis | None:
 
 
 def _why_raised(error: str) -> Diagnosis | None:
-    """What the last line of a traceback says of the attempts to come."""
+    """The diagnosis by the last line of a traceback; None: another attempt may succeed."""
     if found := _STORE.match(error) or _ADDRESS.match(error):
         return _permanent(found["what"])
     if found := _MODULE.match(error):

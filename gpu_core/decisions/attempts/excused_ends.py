@@ -51,12 +51,13 @@ class Outage:
     part: Part
     began_at: datetime
     seen_at: datetime
-    """When it was seen last; the worker saw it work after that, or saw nothing any more."""
+    """The moment at which it was seen last; the worker saw it work after that, or saw nothing any
+    more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndSigns:
-    """What is known of an end that nothing of the run's own explains so far."""
+    """The facts about an end that nothing of the run's own explains so far."""
 
     prefect_state_type: str | None
     state_message: str | None

@@ -21,7 +21,7 @@ class AttemptPhase(StrEnum):
     LAUNCHING = "launching"
     """Prefect has given its run to this worker; what runs it is being created, or may exist."""
     STARTED = "started"
-    """What runs it exists; its flow or container has not started."""
+    """Its infrastructure exists; its flow or container has not started."""
     RUNNING = "running"
     """Its flow or container has started."""
     DRAINING = "draining"
@@ -69,7 +69,7 @@ TRANSITIONS: Mapping[AttemptPhase, frozenset[AttemptPhase]] = {
         AttemptPhase.SETTLED: "",
     }.items()
 }
-"""Which phases may follow each phase."""
+"""The phases that may follow each phase."""
 
 
 class IllegalTransition(GpuSchedulingError):

@@ -1,4 +1,4 @@
-"""What a run has behind it: the part of its work that its earlier attempts made safe."""
+"""The progress of a run: the part of its work that its earlier attempts made safe."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -44,7 +44,7 @@ class EndFacts:
     exit_code: int | None = None
     """Negative: the number of the signal that ended the process."""
     exit_message: str | None = None
-    """What is known of the end beyond the exit code, in words."""
+    """Facts about the end beyond the exit code, in words."""
     is_interruption: bool = False
     """Whether the machine or the provider ended it, and not the run itself."""
     is_gang_lost: bool = False
@@ -56,13 +56,13 @@ class EndFacts:
     it is resumed. Otherwise its process was to wait, and continues."""
     state_message: str | None = None
     diagnosis: Diagnosis | None = None
-    """Why it failed, as its output or its flow's state says; None: neither does."""
+    """The cause of its failure, as its output or its flow's state says; None: neither does."""
     has_worked_before: bool = False
     """Whether an earlier attempt of the run got past the point at which this one failed."""
     refusal: str | None = None
-    """Why what was to run it can never be made as it is, with what helps; None: it was made."""
+    """The reason why its infrastructure can never be made, with the remedy; None: it was made."""
     drain_reason: EndReason | None = None
-    """Why the attempt was asked to stop; None: it was not."""
+    """The reason why the attempt was asked to stop; None: it was not."""
     drain_message: str | None = None
     excuse: str | None = None
     """The outage of the platform that ended it, as the worker observed; None: none did."""
@@ -85,7 +85,7 @@ class Settlement:
     """The consequences of an attempt's end."""
 
     end_reason: EndReason | None
-    """None: the attempt never started; it is withdrawn."""
+    """The reason of the end; None: the attempt never started, and it is withdrawn."""
     is_charged_failure: bool
     next_state: NextState | None
     """The state to propose to Prefect; None: leave the run as it is."""
