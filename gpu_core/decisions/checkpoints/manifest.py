@@ -39,10 +39,10 @@ class Manifest:
     """Of the payload, as 64 hexadecimal digits; of its parts' digests where it has several."""
     saved_at: datetime
     format: str
-    """How the payload is to be read: `bytes`, `plain`, `pickle`, `pickle-sections`, or `shards`:
-    the payload is that of the ranks together, each with a manifest of its own."""
+    """The format of the payload: `bytes`, `plain`, `pickle`, `pickle-sections`, or `shards`: the
+    payload is that of the ranks together, each with a manifest of its own."""
     part_bytes: int | None = None
-    """How large all parts but the last are; None: the payload is one part."""
+    """The size of all parts but the last; None: the payload is one part."""
     part_sha256: tuple[str, ...] = ()
     """Of each part, where there are several."""
     shard_sha256: tuple[str, ...] = ()

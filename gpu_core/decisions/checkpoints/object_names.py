@@ -26,7 +26,8 @@ _CLAIM = re.compile(r"(\d{6,})\.claim(\.[^.]+\.tmp)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, order=True)
 class CheckpointId:
-    """Which checkpoint of a run. The order is that of restoring: the greatest is the newest.
+    """The number of a checkpoint of a run. The order is that of restoring: the greatest is the
+    newest.
 
     The attempt comes first, so that what a process of an earlier attempt still saves, although
     it was given up, never hides what a later attempt has saved.

@@ -1,4 +1,4 @@
-"""What a run in a pod reports of its steps: labels of its flow run in Prefect, once a minute.
+"""The report of a run in a pod on its steps: labels of its flow run in Prefect, once a minute.
 
 They are sent whether or not a step was made: only a report that has just come says that none was.
 The first rank sends them, with the reports of the other ranks in its pod and, where one of them is

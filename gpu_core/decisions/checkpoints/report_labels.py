@@ -1,4 +1,4 @@
-"""What a run in a pod reports of its checkpoints: labels of its flow run in Prefect.
+"""The report of a run in a pod on its checkpoints: labels of its flow run in Prefect.
 
 A pod shares no folder with the worker. The labels of a flow run can be written from inside the run,
 come with every look at the run, outlive both sides, and cost one request for each checkpoint.

@@ -1,4 +1,4 @@
-"""When does a run save? From what saves cost, and how long its capacity lives.
+"""The interval between saves, from the cost of a save and the lifetime of the capacity.
 
 `gpu_core/runtime/DESIGN.md` has each rule with a worked example.
 """
@@ -70,7 +70,7 @@ class IntervalSettings:
     """
 
     default_s: float = 600.0
-    """Where nothing was measured, or no hazard is known."""
+    """The interval where nothing was measured, or no hazard is known."""
     longest_s: float = 3600.0
     """No more than this much work is ever at stake, notices or not, unless a save takes longer."""
     max_overhead: float = 0.2
@@ -120,7 +120,7 @@ class SaveInterval:
     mean_life_s: float | None
     """Of the capacity at this age, over the interval; None: no hazard is known."""
     optimum_s: float | None
-    """What Daly's formula says, before it was bounded."""
+    """The result of Daly's formula, before it was bounded."""
     overhead: float | None
     """Share of time in stalls."""
     expected_loss_s: float | None
@@ -231,7 +231,7 @@ class NoticeAction(StrEnum):
     FINISH = "Finish"
     """Only the upload under way still fits."""
     NOTHING = "Nothing"
-    """What is safe is all that will be."""
+    """Neither still fits: only the progress that is safe already remains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +243,7 @@ class NoticeAnswer:
     upload_left_s: float | None
     """Until the upload under way is expected to end; None: there is none."""
     save_s: float | None
-    """What a save takes at the most, with a margin; None: no save was measured."""
+    """The longest time that a save takes, with a margin; None: no save was measured."""
 
     def __str__(self) -> str:
         under_way = ""

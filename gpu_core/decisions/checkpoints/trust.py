@@ -1,4 +1,4 @@
-"""Which checkpoints may a run restore? Checksums find accidents; this finds attackers.
+"""The checkpoints that a run may restore. Checksums find accidents; signatures find attackers.
 
 A checkpoint store is writable by others than the run. Two rules of the policy limit what they can
 do: `checkpoints.refuse_pickles`, because reading a pickle runs code, and
