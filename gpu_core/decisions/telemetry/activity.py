@@ -31,7 +31,7 @@ _TOUCHED_BYTES = 100 * 1024**2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """What one signal has said so far. Begin with `Signal()`: it was never known."""
+    """The state of one signal so far. Begin with `Signal()`: it was never known."""
 
     value: float | None = None
     """In the last sample; None: unknown."""
@@ -58,7 +58,7 @@ def quiet_since(signals: Iterable[Signal]) -> datetime | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuActivity:
-    """What one GPU of a run did recently. Begin with `GpuActivity(gpu_id=...)`."""
+    """The recent activity of one GPU of a run. Begin with `GpuActivity(gpu_id=...)`."""
 
     gpu_id: str
     utilization: Signal = Signal()
@@ -104,7 +104,7 @@ class GpuActivity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunActivity:
-    """What all GPUs of an attempt, and its processes, did recently."""
+    """The recent activity of all GPUs of an attempt, and of its processes."""
 
     began_at: datetime
     at: datetime
@@ -113,7 +113,7 @@ class RunActivity:
     cores: Signal = Signal()
     """Processor cores that the run uses."""
     io_bytes_per_s: Signal = Signal()
-    """What it reads and writes."""
+    """The bytes that it reads and writes."""
 
     @classmethod
     def of(

@@ -1,4 +1,4 @@
-"""Which GPUs of a cluster are not well? By what exporters show of them, scrape by scrape.
+"""The GPUs of a cluster that are not well, by the metrics of exporters, scrape by scrape.
 
 What is missing, late, malformed or of a node that we do not have says nothing. The finding itself
 is that of `GpuHealth`, as on a machine whose driver is asked.
@@ -23,7 +23,7 @@ from gpu_core.decisions.telemetry.series_selectors import NODE_LABELS, selectors
 from gpu_core.decisions.telemetry.xid_readings import XidReadings
 
 WINDOW_S = 120
-"""How far back each question reaches: two scrapes of a minute."""
+"""The time that each query reaches back: two scrapes of a minute."""
 
 # A clock that is off by more, or a sample that is older, says nothing of now.
 _LATE = timedelta(seconds=WINDOW_S)
@@ -69,7 +69,7 @@ class WatchedGpu:
     seen_at: datetime
     """Its last sample."""
     sampled_s: float | None = None
-    """When our exporter says that it was taken; None: it does not, or it is another one's."""
+    """The moment of the sample, as our exporter states it; None: unknown, or another exporter's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class ClusterHealth:
     def with_series(
         self, series: Sequence[Series], gpu_counts: Mapping[str, int], now: datetime
     ) -> "ClusterHealth":
-        """What is known after one more answer; what was in an earlier answer counts once.
+        """The state after one more answer; what was in an earlier answer counts once.
 
         Args:
             series: The samples of each metric, with the moments of their scrapes.
@@ -247,7 +247,7 @@ def _counts(
 
 
 def _sampled(series: Iterable[Series]) -> dict[tuple[str, datetime], float]:
-    """When our exporter took what it shows, by node and moment of the scrape."""
+    """The moment of our exporter's samples, by node and moment of the scrape."""
     return {
         (each.labels.get("node", ""), each.at): each.value
         for each in series

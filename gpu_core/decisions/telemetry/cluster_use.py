@@ -1,4 +1,4 @@
-"""What the GPUs of a whole cluster do now, and which run and node each of them is of.
+"""The activity of the GPUs of a whole cluster now, with the run and node of each.
 
 A Prometheus is asked again and again for the last points; what they add up to is folded, so that no
 answer grows with the length of a run.

@@ -1,4 +1,4 @@
-"""How far has a counter of errors risen? A false reading, or a counter that begins anew, say 0."""
+"""The rise of a counter of errors. A false reading, or a counter that begins anew, counts as 0."""
 
 from dataclasses import dataclass
 

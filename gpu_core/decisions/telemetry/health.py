@@ -55,13 +55,13 @@ class Finding:
     reason: str
     """A clause for people."""
     remedy: str
-    """What a person should do."""
+    """The remedy for a person."""
     found_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuHealth:
-    """What is known of one GPU so far. Begin with `GpuHealth(gpu_id=...)`."""
+    """The state of one GPU so far. Begin with `GpuHealth(gpu_id=...)`."""
 
     gpu_id: str
     finding: Finding | None = None
@@ -80,7 +80,7 @@ class GpuHealth:
         return HealthVerdict.HEALTHY if self.finding is None else self.finding.verdict
 
     def with_sample(self, sample: GpuSample, *, are_peers_busy: bool = False) -> "GpuHealth":
-        """What is known after one more sample. A finding stays: only a person takes it back.
+        """The state after one more sample. A finding stays: only a person takes it back.
 
         Args:
             sample: Of this GPU.

@@ -1,4 +1,4 @@
-"""What GPUs did minute by minute: a few numbers for each, in few bytes.
+"""The activity of GPUs by minute: a few numbers for each, in few bytes.
 
 A window of a minute is what the minute's samples add up to. An hour of a GPU is kept as one row of
 16 bytes a minute, so that a month of 64 GPUs has 45 MB.
@@ -31,9 +31,9 @@ class GpuWindow:
     """One minute of one GPU."""
 
     minute: datetime
-    """When it begins."""
+    """The beginning of the window."""
     summary: GpuSummary
-    """What its samples add up to; the energy also bridges the gap to the minute before."""
+    """The sums over its samples; the energy also bridges the gap to the minute before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class MinuteHistory:
     def with_samples(
         self, samples: Iterable[GpuSample]
     ) -> tuple["MinuteHistory", tuple[GpuWindow, ...]]:
-        """What is known after these samples, and the windows that they end."""
+        """The state after these samples, and the windows that they end."""
         totals, ended = dict(self.totals), []
         for sample in samples:
             before = totals.get(sample.gpu_id, GpuTotals(gpu_id=sample.gpu_id))

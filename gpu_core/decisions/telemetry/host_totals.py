@@ -1,4 +1,4 @@
-"""What the samples of a run's processes add up to, one by one: no sample is kept."""
+"""The sums over the samples of a run's processes: no sample is kept."""
 
 from dataclasses import dataclass, replace
 
@@ -46,7 +46,7 @@ class HostTotals:
 
 
 def host_text(summary: HostSummary) -> str:
-    """What it took of its machine, as a clause.
+    """The run's use of its machine, as a clause.
 
     >>> host_text(HostSummary(samples=1, cores_mean=3.96, memory_max_bytes=12_884_901_888))
     '4.0 cores on average, at most 12.0 GiB of memory'

@@ -92,7 +92,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkLevel:
-    """What a rank's GPU did while steps were made: means over observations."""
+    """The activity of a rank's GPU while it made steps: means over observations."""
 
     observations: int = 0
     sm_active_ratio: float | None = None
@@ -186,7 +186,7 @@ def _highest(signals: Sequence[Signal]) -> float | None:
 
 
 class Steps(Protocol):
-    """What is known of the steps of a rank, as `RankState` has it."""
+    """The steps of a rank, as `RankState` has them."""
 
     @property
     def progressed_at(self) -> datetime:
@@ -205,7 +205,7 @@ class Steps(Protocol):
 
     @property
     def phase(self) -> str | None:
-        """What it does instead of steps."""
+        """The phase that it is in instead of steps."""
         ...
 
 

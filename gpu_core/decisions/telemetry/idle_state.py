@@ -46,7 +46,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunUse:
-    """What a run reports of itself. None: it does not say."""
+    """The report of a run on itself. None: it does not say."""
 
     progressed_at: datetime | None = None
     """Its last step or save."""

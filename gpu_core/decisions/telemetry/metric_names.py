@@ -15,7 +15,7 @@ _PERCENT, _MIB, _MHZ, _MILLI = 0.01, 2.0**20, 1e6, 1e-3
 
 
 class Exporter(StrEnum):
-    """Who exports a metric: its labels say which GPU is meant, each in its own way."""
+    """The exporter of a metric. Its labels name the GPU, each exporter in its own way."""
 
     OURS = "prefect-gpu"
     """`gpu` is the UUID."""
@@ -40,7 +40,7 @@ class Quantity:
     field: str
     """Of a `GpuSample`, or a property of one."""
     metric: str
-    """What we export it as; a counter without the suffix `_total`."""
+    """Our name for it; a counter without the suffix `_total`."""
     help: str
     kind: Literal["gauge", "counter"] = "gauge"
     dcgm: tuple[Source, ...] = ()
@@ -228,7 +228,7 @@ LOST = Quantity(
 XIDS = "prefect_gpu_device_xid_errors_total"
 """Our counter of XID errors, by the label `xid`."""
 SAMPLED = "prefect_gpu_device_sampled_timestamp_seconds"
-"""When our node exporter took the samples that it shows, by the label `node`."""
+"""The moment of the samples that our node exporter shows, by the label `node`."""
 LAST_XID = "DCGM_FI_DEV_XID_ERRORS"
 """The code of the last XID error that DCGM has seen; 0: it has seen none."""
 

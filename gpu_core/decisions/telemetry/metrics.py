@@ -1,4 +1,4 @@
-"""What a worker exports: families of metrics from frozen facts, in base units and our own names.
+"""The metrics of a worker: families of metrics from frozen facts, in base units and our own names.
 
 Names and labels are public: add, never rename. Labels have few values: reasons, types of GPUs, and
 at most `MOST_VALUES` teams, models and the like, the rest under `other`. No run's id is a label.
@@ -77,7 +77,7 @@ class JudgedUse(NamedTuple):
     gpus: int
     is_idle: bool
     hourly_micro_usd: float | None
-    """What it costs in an hour; None: it has no price."""
+    """The cost of an hour; None: it has no price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class WorkerFacts:
     ends: Mapping[EndReason, int] = field(default_factory=dict)
     gpus: Mapping[GpuGroup, int] = field(default_factory=dict)
     withheld_micro_usd: float = 0.0
-    """What the GPUs that are withheld cost in an hour, where they have a price."""
+    """The cost of an hour of the withheld GPUs that have a price."""
     held_gpu_ids: frozenset[str] = frozenset()
     """GPUs of which an attempt holds a part."""
     costs: tuple[HourlyCost, ...] = ()
@@ -111,11 +111,11 @@ class WorkerFacts:
     team_cost_micro_usd: Mapping[tuple[str | None, str], float] = field(default_factory=dict)
     """Cost so far by team and period (`day`, `month`), from the ledger."""
     ledger_read_at_s: float | None = None
-    """When the ledger was read for these costs; None: it was not."""
+    """The moment at which the ledger was read for these costs; None: it was not."""
     samples: tuple[GpuSample, ...] = ()
     """The last of each GPU of this machine."""
     verdicts: Mapping[str, HealthVerdict] = field(default_factory=dict)
-    """How each GPU of this machine is; of a cluster those that are not well."""
+    """The health of each GPU of this machine; of a cluster those that are not well."""
 
 
 def worker_metrics(facts: WorkerFacts) -> list[MetricFamily]:
@@ -254,7 +254,7 @@ def gpu_metrics(
 def device_metrics(
     samples: Sequence[GpuSample], names: Labels, labels: Callable[[GpuSample], Labels]
 ) -> list[MetricFamily]:
-    """What samples say, one family for each quantity; what is unknown has no sample.
+    """The metrics of samples, one family for each quantity; an unknown value has no sample.
 
     Args:
         samples: The last of each GPU and MIG instance.

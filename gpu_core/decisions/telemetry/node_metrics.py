@@ -1,4 +1,4 @@
-"""What a node exporter exports: the GPUs of its node, with the pod that is on each."""
+"""The metrics of a node exporter: the GPUs of its node, with the pod that is on each."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Which measurements may plans read?"""
+"""Measurements that plans may read."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -17,7 +17,7 @@ def measurements_of(
     load_ratio: Mapping[str, float],
     utilization: Mapping[str, float],
 ) -> Measurements:
-    """What plans may read of these measurements.
+    """The part of these measurements that plans may read.
 
     A workload that was admitted after the first of them is left out: they say little of it yet.
 

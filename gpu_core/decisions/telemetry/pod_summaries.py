@@ -1,4 +1,4 @@
-"""What the GPUs of an attempt's pods did, as a Prometheus knows it."""
+"""The activity of the GPUs of an attempt's pods, as a Prometheus knows it."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ class RangeQuery(NamedTuple):
 def queries_for(
     namespace: str, pods: Sequence[str], start: datetime, end: datetime
 ) -> tuple[RangeQuery, ...]:
-    """What a Prometheus is asked about the GPUs of these pods: a few pods at a time.
+    """Queries to a Prometheus about the GPUs of these pods, a few pods at a time.
 
     Args:
         namespace: Of all of them.

@@ -18,11 +18,11 @@ class Computation:
     """The result of a small computation on a GPU."""
 
     library: str | None = None
-    """What computed; None: nothing did."""
+    """The library that computed; None: none did."""
     compared_bytes: int = 0
     """Memory that was written, copied and compared."""
     fault: str | None = None
-    """What was wrong, as a clause; None: nothing."""
+    """The fault, as a clause; None: there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Preflight:
 
     samples: int
     finding: Finding | None
-    """What the driver's facts show; None: the GPU is well, as far as they say."""
+    """The fault that the driver's facts show; None: they show none."""
     computation: Computation
 
     @property
@@ -42,7 +42,7 @@ class Preflight:
 
     @property
     def lines(self) -> list[str]:
-        """What was checked, what it showed, and what was not checked, a line each."""
+        """The checks with their results, and those that were not made, a line each."""
         return [self._facts, self._computed]
 
     @property

@@ -36,7 +36,7 @@ class RemappedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
-    """What a GPU or a MIG instance did at one moment. None: unknown, which is never 0."""
+    """The activity of a GPU or a MIG instance at one moment. None: unknown, which is never 0."""
 
     gpu_id: str
     """The UUID that NVML and CUDA know it by."""
@@ -67,7 +67,7 @@ class GpuSample:
     sm_clock_hz: float | None = None
     memory_clock_hz: float | None = None
     throttle_reasons: frozenset[ThrottleReason] | None = None
-    """Why the clocks are held down; empty: they are not."""
+    """The reasons why the clocks are held down; empty: they are not."""
     ecc_corrected: int | None = None
     """A counter: since the driver was loaded."""
     ecc_uncorrected: int | None = None

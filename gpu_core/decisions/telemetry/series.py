@@ -37,7 +37,7 @@ class DeviceReading:
 
     sample: GpuSample
     exporters: frozenset[Exporter] = frozenset()
-    """Who exports something of it."""
+    """The exporters that export something of it."""
     node: str | None = None
     namespace: str | None = None
     pod: str | None = None
@@ -56,7 +56,7 @@ _PLACES = {
 
 @dataclass(slots=True)
 class _Device:
-    """What is collected of one device at one moment."""
+    """The metrics of one device at one moment."""
 
     gpu_id: str
     parent_gpu_id: str | None

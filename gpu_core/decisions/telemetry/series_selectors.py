@@ -1,13 +1,13 @@
-"""Which series of a Prometheus are ours? It may have those of other clusters, too."""
+"""The series of a Prometheus that are ours. It may have those of other clusters, too."""
 
 import json
 from collections.abc import Collection, Iterator
 
 NODE_LABELS = ("node", "hostname", "Hostname")
-"""Where exporters, or the configuration of a Prometheus, name the node of a GPU."""
+"""The labels in which exporters, or the configuration of a Prometheus, name the node of a GPU."""
 
 NAMESPACE_LABELS = ("namespace", "exported_namespace")
-"""Where they name the namespace of the pod on it."""
+"""The labels in which they name the namespace of the pod on it."""
 
 
 def selectors(

@@ -1,4 +1,4 @@
-"""What the samples of a GPU add up to, one by one: no sample is kept."""
+"""The sums over the samples of a GPU: no sample is kept."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ class GpuTotals:
     counter_j: float | None = None
     """The device's energy counter when it was last known."""
     counter_at: datetime | None = None
-    """When it changed last."""
+    """The moment of its last change."""
     estimated_j: float = 0.0
     """The part of `energy_j` that is known by power only, as the counter has not changed since."""
     power_w: float | None = None
@@ -155,7 +155,7 @@ def _percentile(counts: Sequence[int]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuUse:
-    """What several GPUs did together: those of an attempt, or of all attempts of a run."""
+    """The activity of several GPUs together: those of an attempt, or of all attempts of a run."""
 
     samples: int = 0
     is_simulated: bool = False

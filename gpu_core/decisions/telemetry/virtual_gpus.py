@@ -1,4 +1,4 @@
-"""What virtual GPUs would do: made up, so that what shows measurements has something to show."""
+"""Made-up activity of virtual GPUs, so that pages of measurements have something to show."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,7 +6,7 @@ from datetime import datetime
 from gpu_core.decisions.telemetry.samples import GpuSample
 
 VIRTUAL_PREFIX = "virtual-"
-"""What the ids of virtual GPUs begin with."""
+"""The prefix of the ids of virtual GPUs."""
 
 # An A100 SXM: its limit (NVIDIA A100 datasheet, June 2021), and about what it draws without work.
 _IDLE_W, _LIMIT_W = 60.0, 400.0

@@ -20,7 +20,7 @@ class XidCounters:
     last: Mapping[int, float] | None = None
 
     def with_reading(self, counts: Mapping[int, float]) -> tuple["XidCounters", tuple[int, ...]]:
-        """What is known after one more reading, and the codes of the errors that are new.
+        """The state after one more reading, and the codes of the new errors.
 
         Args:
             counts: By code; a code that is missing was not read.
@@ -53,7 +53,7 @@ class LastXid:
     last: int | None = None
 
     def with_reading(self, code: int | None) -> tuple["LastXid", tuple[int, ...]]:
-        """What is known after one more reading, and the code of the error that is new.
+        """The state after one more reading, and the code of the new error.
 
         Args:
             code: 0: there was no error; None: it was not read.
@@ -72,7 +72,7 @@ _MOST_SOURCES = 8
 
 @dataclass(frozen=True, slots=True)
 class XidReadings:
-    """What both kinds of exporters show of one GPU."""
+    """The readings of both kinds of exporters of one GPU."""
 
     counters: Mapping[str, XidCounters] = field(default_factory=dict)
     """By exporter, the one that was read last at the end: two on a node count from their own
