@@ -20,7 +20,7 @@ class AlertMark(NamedTuple):
 
 
 class BudgetAlert(NamedTuple):
-    """What people hear of a budget, and the marks that it covers."""
+    """The message about a budget, and the marks that it covers."""
 
     policy: BudgetPolicy
     marks: tuple[AlertMark, ...]
@@ -28,8 +28,8 @@ class BudgetAlert(NamedTuple):
     used: int
     """In the budget's unit: micro-USD or GPU-seconds."""
     forecast: int | None
-    """What it comes to at the end of the period if usage continues at its mean rate; None: the
-    period has just started."""
+    """The use at the end of the period if usage continues at its mean rate; None: the period has
+    just started."""
     ends_at: datetime
 
     @property

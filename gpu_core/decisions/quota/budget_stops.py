@@ -23,7 +23,7 @@ class BudgetStop(NamedTuple):
     used: int
     """In the budget's unit: micro-USD or GPU-seconds."""
     ends_at: datetime
-    """When the next period begins."""
+    """The beginning of the next period."""
 
     @property
     def reason(self) -> str:

@@ -34,7 +34,8 @@ def counts_in(budget: BudgetPolicy, run: RunRecord) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetCheck:
-    """What one budget says to one run. Amounts in its unit: micro-USD or GPU-seconds."""
+    """The result of one budget's check of one run. Amounts are in its unit: micro-USD or
+    GPU-seconds."""
 
     budget: BudgetPolicy
     mode: Mode
@@ -42,9 +43,9 @@ class BudgetCheck:
     spent: int
     """Used in this period before now."""
     committed: int
-    """What admitted runs are still expected to use."""
+    """The amount that admitted runs are still expected to use."""
     expected: int | None
-    """What this run is expected to use; None: its GPUs have no price."""
+    """The amount that this run is expected to use; None: its GPUs have no price."""
     is_assumed: bool = False
     """Its length is unknown; the budget's `assumed_duration` counts."""
     is_unpriced: bool = False
@@ -89,7 +90,7 @@ class BudgetCheck:
 
 
 class Budgets:
-    """What is left of each budget in one cycle: first the past, then what the cycle admits.
+    """The rest of each budget in one cycle: first the past, then what the cycle admits.
 
     Call `commit` at the beginning with what running workloads are still expected to use.
 

@@ -48,7 +48,7 @@ Path = tuple[QuotaNode, ...]
 
 
 class QuotaTree:
-    """What each team may have, by bucket. No answer changes: a tree for a policy and a cluster.
+    """The quota of each team, by bucket. No answer changes: a tree for a policy and a cluster.
 
     The root has what the cluster has beyond all nominal quotas. Where quotas promise
     more than there is, because a node is gone, the promises stay and the root has nothing.
@@ -100,7 +100,7 @@ class QuotaTree:
 
 
 class QuotaUsage:
-    """What each team holds, and with that what each could still take.
+    """The GPUs that each team holds, and with them those that each could still take.
 
     It records what is so, also what is more than a quota allows: a policy may change while runs
     run. Every question and every change costs O(depth of the tree).
@@ -116,8 +116,8 @@ class QuotaUsage:
         self._used: dict[int, int] = {}
         self._holders: dict[tuple[str | None, str], int] = {}
         self.borrowing_changes = 0
-        """How often a team or cohort started or ceased to use more than its quota. While it stands
-        still, so does what `borrowers` answers."""
+        """The number of times that a team or cohort started or ceased to use more than its quota.
+        While it stands still, so does what `borrowers` answers."""
 
     def copy(self) -> "QuotaUsage":
         """The same usage, to be changed without changing this one."""

@@ -25,7 +25,7 @@ Account = TypeVar("Account")
 
 
 class Shares:
-    """What each has used, for one cycle: first the past, then what the cycle admits.
+    """The usage of each team or user, for one cycle: first the past, then what the cycle admits.
 
     Keys only grow as workloads are admitted.
 

@@ -16,7 +16,7 @@ from gpu_core.decisions.quota.budgets import counts_in
 from gpu_core.decisions.quota.fair_share import UsageMeter
 
 _HALF_LIVES = 10
-"""What is older counts less than a thousandth of itself."""
+"""Older usage counts less than a thousandth of itself."""
 
 
 class UsageTracker:
@@ -43,7 +43,7 @@ class UsageTracker:
         self._open: dict[str, tuple[RunRecord, Attempt]] = {}
         self._spent = {budget.name: NO_USAGE for budget in policy.budgets}
         self.since = min([*self._starts.values(), *self._shares_since(policy, now)], default=now)
-        """What ended before this moment does not count."""
+        """Attempts that ended before this moment do not count."""
 
     def serves(self, policy: Policy, now: datetime) -> bool:
         """Is it still the book for this policy, and for this period of each budget?"""
@@ -118,7 +118,7 @@ class UsageTracker:
 def budget_uses(
     policy: Policy, records: Iterable[tuple[RunRecord, Sequence[Attempt]]], now: datetime
 ) -> tuple[BudgetUse, ...]:
-    """What has each budget used, and what will it have used, from the ledger's records.
+    """The past and the expected use of each budget, from the ledger's records.
 
     Args:
         policy: With its budgets.
