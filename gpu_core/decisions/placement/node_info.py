@@ -50,8 +50,8 @@ class NodeInfo:
         self._free = bits_of(self._position_of.values())
         """The set of unused GPUs, by position in `node.gpu_ids`."""
         self._in_use: dict[int, int] = {}
-        """What is in use of each GPU that is divided, as its division counts. Those that are
-        neither here nor untouched are in use whole."""
+        """The part in use of each divided GPU, as its division counts. Those that are neither here
+        nor untouched are in use whole."""
         self._instances_held: dict[str, int] = {}
         """Allocated instances of a static MIG partition, by profile."""
         self.free_gpus = self.usable_gpus = len(self._position_of)
@@ -60,7 +60,7 @@ class NodeInfo:
         self.holders = 0
         """The number of allocations on the node."""
         self.measured: NodeLoad | None = None
-        """How loaded its shared GPUs are; None: not known, or it shares none."""
+        """The load of its shared GPUs; None: not known, or it shares none."""
 
     def copy(self) -> "NodeInfo":
         """Returns a copy, for a what-if."""
