@@ -9,7 +9,7 @@ from gpu_core.decisions.model.section import Section
 
 
 class Backfill(StrEnum):
-    """Which nodes are kept for pending runs."""
+    """The way in which nodes are kept for pending runs."""
 
     AUTO = "auto"
     """As EASY for runs on one node, where their start is known. Otherwise, and for each gang, the

@@ -78,12 +78,12 @@ class BudgetPolicy(Section):
     name: Name
     """Its name in messages."""
     scope: Scope
-    """What is limited."""
+    """The kind of thing that is limited."""
     of: Name | None = None
     """The name of the team, user, project or deployment (`FLOW/DEPLOYMENT`); None with the scope
     `pool`."""
     period: Period
-    """When usage starts again at 0."""
+    """The time after which usage starts again at 0."""
     time_zone: Annotated[str, parsed_by(_zone)] = "UTC"
     """The time zone in which periods begin at midnight; weeks begin on Monday."""
     limit_micro_usd: Annotated[int, parsed_by(_micro_usd)] | None = Field(default=None, alias="usd")
@@ -96,7 +96,8 @@ class BudgetPolicy(Section):
     queues: Mapping[Name, Mode] = Field(default={})
     """The mode of runs of single work queues, such as `critical: soft`; others have `mode`."""
     assumed_duration_s: PositiveDuration = Field(default=3600, alias="assumed_duration")
-    """What is committed for a run of unknown length when it starts, and while it runs."""
+    """The duration that is committed for a run of unknown length when it starts, and while it
+    runs."""
     warn_at: Annotated[float, Field(ge=0, le=1)] = 0.8
     """The fraction of the limit at which it warns."""
     notify: Sequence[Name] = ()

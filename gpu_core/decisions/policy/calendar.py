@@ -138,7 +138,7 @@ class PlannedRule(Section):
     """Days on which more or less is spent than usual, as people know beforehand."""
 
     name: Name
-    """What it is, such as `holidays`."""
+    """Its name, such as `holidays`."""
     first_day: Annotated[date, parsed_by(_day)]
     """Its first UTC day."""
     last_day: Annotated[date, parsed_by(_day)]

@@ -36,7 +36,7 @@ class CapacityPolicy(Section):
     """The use of spot and on-demand by runs with `capacity_type: auto`."""
 
     strategy: StrategyName = "patience"
-    """How a run with a deadline chooses while both spot and on-demand meet it."""
+    """The choice of a run with a deadline while both spot and on-demand meet it."""
     critical_on_demand: bool = True
     """Whether runs with the points of the queue `critical` never use spot."""
     target_spot_share: Annotated[float, Field(ge=0, le=1)] | None = None

@@ -16,7 +16,7 @@ class FairSharePolicy(Section):
     half_life_s: PositiveDuration = Field(default=24 * SECONDS_PER_HOUR, alias="half_life")
     """The time after which usage counts half."""
     by: Literal["team", "user", "team-and-user"] = "team-and-user"
-    """What shares: teams, users, or teams and then the users of each team."""
+    """The owners that share: teams, users, or teams and then the users of each team."""
     measure: Literal["gpu-hours", "dollars"] = "gpu-hours"
     """The unit of usage."""
     weights: Mapping[Name, Weight] = Field(default={})

@@ -10,7 +10,7 @@ HangAction = Literal["off", "name", "restart"]
 
 
 class HangPolicy(Section):
-    """When a run that reports its steps counts as hung, and what follows."""
+    """The conditions in which a run that reports its steps counts as hung, and the action."""
 
     action: HangAction = "name"
     """`off`: nothing. `name`: its page says which rank hangs, where and how. `restart`: the attempt

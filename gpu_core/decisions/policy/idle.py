@@ -13,7 +13,7 @@ IdleAction = Literal["off", "warn", "stop"]
 
 
 class IdlePolicy(Section):
-    """When a run that holds GPUs counts as idle, and what follows.
+    """The conditions in which a run that holds GPUs counts as idle, and the action.
 
     A run is idle when all signals of all its GPUs are known and quiet. The signals are utilisation,
     SM activity, power, processor, and the steps that it reports. A missing, malformed or

@@ -176,7 +176,7 @@ class Preflight(Section):
 
 
 class Provisioner(StrEnum):
-    """Who makes the nodes come, and so which labels may be selected by before they exist."""
+    """The provisioner of nodes. It decides which labels can select nodes before they exist."""
 
     KARPENTER = "karpenter"
     """Karpenter on AWS."""
@@ -194,7 +194,7 @@ class KubernetesPolicy(Section):
     """The Jobs of a `gpu-kubernetes` pool, in addition to its base job template."""
 
     provisioner: Provisioner = Field(default=Provisioner.FIXED, strict=False)
-    """What adds nodes to the cluster; `fixed`: nothing does."""
+    """The provisioner that adds nodes to the cluster; `fixed`: none does."""
     version: Annotated[str, parsed_by(_version)] = "1.34"
     """The Kubernetes version of the cluster; fields that it does not have are left out."""
 

@@ -1,4 +1,4 @@
-"""What a version of Kubernetes can do, as far as the manifests depend on it."""
+"""The capabilities of a version of Kubernetes, as far as the manifests depend on them."""
 
 import re
 from dataclasses import asdict, dataclass
@@ -8,7 +8,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What the API server accepts and acts upon, rather than drops silently."""
+    """The fields that the API server accepts and acts upon, rather than drops silently."""
 
     indexed_jobs: bool = True
     """`completionMode: Indexed`; without it a gang is one Job for each node."""

@@ -37,7 +37,8 @@ Names = Sequence[ObjectName] | None
 
 
 class Referred(StrEnum):
-    """What is referred to; the value is its key in a permission of the policy."""
+    """The kind of object that is referred to; the value is its key in a permission of the
+    policy."""
 
     SERVICE_ACCOUNT = "service_accounts"
     SECRET = "secrets"  # noqa: S105 - the key of a list of names

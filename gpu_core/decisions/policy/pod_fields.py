@@ -1,4 +1,4 @@
-"""What a run may say of its pods through a template that is opened to it: every field of a PodSpec.
+"""The fields of a PodSpec that a run may set through a template that is opened to it.
 
 The fields are those of core/v1 in Kubernetes 1.36. The table in `docs/security.md` is made of this
 list, and a test fails for a field that is not in it.

@@ -33,7 +33,7 @@ GpusMilli = Annotated[int, parsed_by(_milli)]
 
 
 class Quota(Section):
-    """What teams and cohorts have in common. Numbers are GPUs, by flavor."""
+    """The quota of a team or cohort. Numbers are GPUs, by flavor."""
 
     nominal_quota_milli: Mapping[FlavorKey, GpusMilli] | None = Field(
         default=None, alias="nominal_quota", examples=[{"any": 8}]

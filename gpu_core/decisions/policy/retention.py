@@ -15,6 +15,6 @@ class RetentionPolicy(Section):
     decisions_s: Annotated[PositiveDuration, Field(ge=_MONTH_S)] | None = Field(
         default=None, alias="decisions"
     )
-    """For how long records of the log of decisions are kept, counted back from the end of a month;
-    `close-month` then purges older ones, and leaves signed anchors. 31 days at least. None: for
+    """The age up to which records of the log of decisions are kept, counted from the end of a
+    month. `close-month` purges older ones, and leaves signed anchors. 31 days at least. None: for
     good."""

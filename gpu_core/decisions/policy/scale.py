@@ -29,7 +29,7 @@ class Offer(Section):
 
 
 class ScalePolicy(Section):
-    """When scale hints ask for nodes to be added or removed, and how many GPUs there may be."""
+    """The conditions in which scale hints ask for more or fewer nodes, and the limit of GPUs."""
 
     offers: Sequence[Offer] = ()
     """The kinds of nodes that can be provisioned; a run gets the first that fits. Without offers

@@ -40,7 +40,7 @@ class NodePoolSharing(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSharing:
-    """What the policy says of a node's device plugin."""
+    """The settings of a node's device plugin in the policy."""
 
     gpu_resource: str
     shared_gpu_resource: str
@@ -49,7 +49,7 @@ class GpuSharing:
     is_shared: bool
     """The node's own pool says that its GPUs are shared."""
     stated: Mapping[str, str]
-    """Where the policy says it, by field; what is not there is a default."""
+    """The place in the policy, by field; a missing field is a default."""
 
 
 SHARING_FIELDS = ("gpu_resource", "shared_gpu_resource", "shares_per_gpu", "mig_strategy")
