@@ -1,1 +1,1 @@
-"""What is wrong with an installation, and what helps? Facts come in, findings go out."""
+"""Findings about an installation, with their remedies. Facts come in, findings go out."""

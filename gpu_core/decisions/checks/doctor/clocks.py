@@ -12,8 +12,8 @@ WARNING_S = 2.0
 warns of its peers from 1 s on (`server/etcdserver/api/rafthttp`, 3.5)."""
 
 FAILURE_S = 30.0
-"""How often Prefect's workers send heartbeats (PREFECT_WORKER_HEARTBEAT_SECONDS, 3.8), and twice
-the delay from which Prefect calls runs late: beyond it online workers look dead."""
+"""The interval of the heartbeats of Prefect's workers (PREFECT_WORKER_HEARTBEAT_SECONDS, 3.8), and
+twice the delay from which Prefect calls runs late: beyond it online workers look dead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

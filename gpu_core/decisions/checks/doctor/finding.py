@@ -25,11 +25,11 @@ class Finding:
     """Its stable name, with the group in front: `prefect.pool`."""
     status: Status
     message: str
-    """What was found, with numbers and units."""
+    """The finding, with numbers and units."""
     remedy: str | None = None
-    """What helps; None: nothing is needed."""
+    """The remedy; None: nothing is needed."""
     details: tuple[str, ...] = ()
-    """What it has read, one by one."""
+    """The facts that it has read, one by one."""
 
     @property
     def group(self) -> str:

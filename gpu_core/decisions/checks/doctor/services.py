@@ -21,9 +21,9 @@ class StoreProbe:
     took_s: float = 0.0
     """All three together."""
     free_bytes: int | None = None
-    """What the store has room for; None: no bound is known."""
+    """The free space of the store; None: no bound is known."""
     first_save_bytes: int
-    """What must be free for the first save of a run."""
+    """The space that must be free for the first save of a run."""
 
 
 def store_finding(probe: StoreProbe) -> Finding:

@@ -54,7 +54,8 @@ def _words(container: Mapping[str, Any]) -> list[str]:
 
 
 def _why_not(pod: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Why it does not run, and what of kubectl has more; None: it does, or is about to."""
+    """The reason why it does not run, and the kubectl command that has more; None: it runs or
+    will."""
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":

@@ -1,4 +1,4 @@
-"""Which of several installations acts for a work pool, and what to do about the others."""
+"""The one of several installations that acts for a work pool, and the remedy for the others."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -63,7 +63,7 @@ CHOOSE = (
     "uninstall one of the two, or give one a pool of its own; "
     f"this one acts {count(DURATION_S // 60, 'minute')} after the last worker of the other ends"
 )
-"""What to do about two installations of one pool."""
+"""The remedy for two installations of one pool."""
 
 OTHER_LEDGER = "give all installations of a pool one ledger, or its costs are in two"
-"""What to do about two installations of one pool with different ledgers."""
+"""The remedy for two installations of one pool with different ledgers."""

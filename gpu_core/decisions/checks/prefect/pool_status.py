@@ -95,10 +95,10 @@ class Notice(NamedTuple):
     """A notice about a pool: one sentence, and the command that helps."""
 
     key: str
-    """What it is about; the text may change while that stays so."""
+    """The subject, which stays the same while the text changes."""
     text: str
     over: str
-    """What is said when it is no longer so."""
+    """The message when it is no longer so."""
 
 
 def notices(pool: PoolStatus) -> tuple[Notice, ...]:
