@@ -52,7 +52,7 @@ class OnDemandRequests:
 
 
 class SpotAvailabilityTracker:
-    """What was seen in earlier looks, by workload. Who looks anew has seen nothing yet."""
+    """Spot as earlier looks saw it, by workload. A new tracker has seen nothing yet."""
 
     def __init__(self) -> None:
         self._availability: dict[str, _Sight] = {}

@@ -1,4 +1,4 @@
-"""What there is of spot and on-demand in one cycle, and how a workload stands towards it."""
+"""Spot and on-demand capacity in one cycle, and the state of a workload towards it."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -126,7 +126,7 @@ class CapacityView:
         held_s: float = 0.0,
         budget_left_micro_usd: int | None = None,
     ) -> CapacityState | None:
-        """What the choice of its capacity reads.
+        """The input of the choice of its capacity.
 
         Args:
             workload: With its run time and what is left of it, as far as they are known.
@@ -184,7 +184,7 @@ class CapacityView:
         return points is not None and workload.priority >= points
 
     def lowest_prices(self, workload: Workload) -> dict[str, int | None]:
-        """What all of it costs an hour at least, by kind of capacity that it could ever have.
+        """The least cost of an hour of all of it, by each kind of capacity that it could ever have.
 
         None: GPUs of that kind that it may use have no price.
         """
@@ -201,7 +201,7 @@ class CapacityView:
         return found
 
     def prices(self, workload: Workload) -> tuple[int | None, int | None]:
-        """What all of it costs an hour on the cheapest spot, and on-demand on the same GPUs."""
+        """The cost of an hour of all of it on the cheapest spot, and on-demand on the same GPUs."""
         like = (workload.shape.gpu_types, workload.shape.avoided_nodes)
         if like not in self._prices:
             self._prices[like] = self._prices_per_gpu(workload)

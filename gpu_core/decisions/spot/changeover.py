@@ -1,4 +1,4 @@
-"""What does a start on other capacity lose? Measured for each deployment, from its own attempts.
+"""The loss of a start on other capacity, measured for each deployment from its own attempts.
 
 A start loses the time from the admission to the first new step, and the work that the run did
 after the checkpoint that it continues from.

@@ -26,7 +26,7 @@ class FeasibilityVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feasibility:
-    """What a run must at least cost, compared with its budget. Money is whole micro-USD."""
+    """The least cost of a run, compared with its budget. Money is whole micro-USD."""
 
     verdict: FeasibilityVerdict
     cheapest_micro_usd: int | None

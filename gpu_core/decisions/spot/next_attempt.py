@@ -1,4 +1,4 @@
-"""What the next attempt of a run asks for, after what became of its earlier ones."""
+"""The request of the next attempt of a run, after the ends of its earlier ones."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,11 +33,11 @@ class _Choice(NamedTuple):
     capacity: Capacity
     reason: str
     hold: Hold | None = None
-    """Why it waits for spot; None: it does not."""
+    """The reason why it waits for spot; None: it does not."""
 
 
 class NextAttempts:
-    """What the next attempts of runs ask for, at one moment.
+    """The requests of the next attempts of runs, at one moment.
 
     Ask for them in the order in which they are to get what there is: who is to have spot that is
     free takes it from those after it.
@@ -133,7 +133,7 @@ class NextAttempts:
         return self._for_mix(workload)
 
     def _decision(self, workload: Workload, attempts: Sequence[Attempt]) -> CapacityDecision | None:
-        """None: it has neither deadline nor budget, or it is unknown how long it takes."""
+        """The decision; None: it has neither deadline nor budget, or its duration is unknown."""
         left = budget_left_micro_usd(workload, attempts, self._view.now)
         if workload.deadline_at is None and left is None:
             return None

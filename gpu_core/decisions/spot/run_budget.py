@@ -22,12 +22,12 @@ _REMEDY = "Set the job variable budget_usd higher, or run less"
 
 
 class RunBudgetUse(NamedTuple):
-    """What a run has spent of its budget, and what follows. Money is whole micro-USD."""
+    """The part of its budget that a run has spent, and the action. Money is whole micro-USD."""
 
     stage: BudgetStage
     spent_micro_usd: int
     next_micro_usd: int
-    """What it costs until the next poll, and until it has saved and ended."""
+    """Its cost until the next poll, and until it has saved and ended."""
     budget_micro_usd: int
 
     @property
@@ -170,7 +170,7 @@ def _stopped_again(
     grace_s: float,
     now: datetime,
 ) -> RunBudgetUse | None:
-    """What stops a run again that its budget has stopped; None: nothing does."""
+    """The reason to stop a run again that its budget has stopped; None: there is none."""
     if not attempts or attempts[-1].end_reason is not EndReason.BUDGET_SPENT:
         return None
     used = run_budget_use(

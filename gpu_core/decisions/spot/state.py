@@ -1,4 +1,4 @@
-"""What the choice between spot and on-demand reads, and what it says."""
+"""The input and the output of the choice between spot and on-demand."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class Rule(StrEnum):
     BUDGET_SPENT = "BudgetSpent"
     """The run's budget does not reach to the next look, and the policy stops it."""
     BUDGET_NEEDS_SPOT = "BudgetNeedsSpot"
-    """What is left of the run's budget pays for the rest of its work on spot, not on on-demand."""
+    """The rest of the run's budget pays for the rest of its work on spot, not on on-demand."""
     CRITICAL = "Critical"
     """The policy keeps critical work on on-demand."""
     SPOT_NOT_CHEAPER = "SpotNotCheaper"
@@ -90,12 +90,12 @@ class CapacityState(NamedTuple):
     time_left_s: float | None
     """Until the deadline; negative: it has passed; None: there is none."""
     changeover_s: float
-    """What a start on other capacity loses: launch, set-up, loading the checkpoint, and the work
+    """The loss of a start on other capacity: launch, set-up, loading the checkpoint, and the work
     since that checkpoint in the mean."""
     look_s: float
     """Until the next decision, if nothing happens."""
     current: Capacity
-    """What runs now. Spot that was taken away: idle."""
+    """The capacity in use now. Spot that was taken away: idle."""
     spot: SpotRecord
     """Whether spot is up, since when, and how it has come and gone."""
     spot_micro_usd_per_hour: int | None = None
@@ -106,13 +106,13 @@ class CapacityState(NamedTuple):
     """The provider has said that it takes the running spot capacity away."""
     is_critical: bool = False
     budget_left_micro_usd: int | None = None
-    """None: it has no budget."""
+    """The rest of its budget; None: it has no budget."""
     changeover: Changeover | None = None
     """How `changeover_s` is known; None: it is certain, as in a replay."""
     can_have_on_demand: bool = True
     """False: it has asked for on-demand and got none."""
     usual_remaining_work_s: float | None = None
-    """What is usually left of the work: what money is reckoned with. A deadline is to hold even for
+    """The work that is usually left, by which money is reckoned. A deadline is to hold even for
     `remaining_work_s`, which is seldom needed; None: the two are the same."""
 
     @property
@@ -129,17 +129,17 @@ class CapacityState(NamedTuple):
 
 
 class CapacityDecision(NamedTuple):
-    """What to use until the next look, the rule that said so, and its numbers."""
+    """The capacity to use until the next look, the rule that chose it, and its numbers."""
 
     capacity: Capacity
     rule: Rule
     slack_s: float | None = None
-    """What could still be lost when it was decided; None: no deadline."""
+    """The time that could still be lost when it was decided; None: no deadline."""
     progress_s: float = 0.0
     expected_progress_s: float | None = None
-    """Where a line says that the progress should be; None: the rule has no line."""
+    """The progress that a line asks for; None: the rule has no line."""
     spot_age_s: float = 0.0
-    """For how long spot had been up, or away."""
+    """The time for which spot had been up, or away."""
     patience_s: float | None = None
     """The age that would change the decision; None: the rule has none, or no age would."""
     price_ratio: float | None = None
@@ -147,7 +147,7 @@ class CapacityDecision(NamedTuple):
     rest: RemainingWork | None = None
     """The money that decided; None: it did not."""
     changeover: Changeover | None = None
-    """How is known what a start loses; None: it is certain."""
+    """The source of the loss of a start; None: it is certain."""
     stay_work_s: float | None = None
     """The work that a stay on spot is expected to do; None: it did not decide."""
 
@@ -198,4 +198,4 @@ SENTENCES = {
     Rule.SPOT_PROVEN: "spot has proved itself",
     Rule.STAY_ON_DEMAND: "it stays on on-demand",
 }
-"""What each rule says, as the second half of a sentence."""
+"""The text of each rule, as the second half of a sentence."""

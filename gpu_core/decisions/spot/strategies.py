@@ -29,8 +29,8 @@ RESERVED_SHORT_S = 48 * 60.0
 """For short changeovers it grows up to this: a wait may be a tick longer than was meant,
 which they do not cover. 4, 6, 10 and 20 were tried on us-west-2a at 3 and 6 minutes."""
 CHANGES_PER_CYCLE = 0.5
-"""What one cycle of spot loses in changeovers: there and back in the worst case, nothing where
-on-demand runs through a short time up. 0, 1/2, 1 and 3/2 were tried on us-west-2a."""
+"""The changeovers of one cycle of spot: there and back in the worst case, none where on-demand runs
+through a short time up. 0, 1/2, 1 and 3/2 were tried on us-west-2a."""
 ENOUGH_LIVES = 5
 """Lives from which a stay is estimated; the prior, a quarter of one, would be under 5 %
 of them."""

@@ -80,7 +80,7 @@ class Lifetimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotRecord:
-    """How spot came and went, as far as this workload saw it."""
+    """The times at which spot came and went, as far as this workload saw them."""
 
     is_up: bool
     age_s: float = 0.0

@@ -7,7 +7,7 @@ from gpu_core.decisions.model.section import CapacityType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixChoice:
-    """What the next workload should use, and how the mix would then be."""
+    """The capacity that the next workload should use, and the mix after it."""
 
     capacity_type: CapacityType
     target_spot_share: float

@@ -1,4 +1,5 @@
-"""What a run that waits for spot says: why, with its numbers, and what ends its waiting."""
+"""The explanation of a run that waits for spot: the reason, its numbers, and the end of the
+wait."""
 
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.units import format_duration

@@ -1,4 +1,4 @@
-"""Which zone is tried next for spot? The one that has recently given the most useful time.
+"""The zone to try next for spot: the one that has recently given the most useful time.
 
 Useful is what a stay lasts beyond its changeover: a zone that takes its capacity back sooner has
 given nothing. That score in a window, with a bonus for what was tried seldom (UCB1: Auer,
@@ -42,11 +42,11 @@ class ZoneScore:
 
     zone: str
     useful_s: float
-    """What a stay is thought to give, with the bonus for being tried seldom."""
+    """The expected yield of a stay, with the bonus for being tried seldom."""
     stays: int
     """In the window."""
     blocked_until: datetime | None
-    """None: it may be tried now."""
+    """The moment from which it may be tried again; None: it may be tried now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +54,10 @@ class ZoneChoice:
     """The zone to try, or the moment to try again."""
 
     zone: str | None
-    """None: no zone may be tried now."""
+    """The zone to try; None: no zone may be tried now."""
     retry_at: datetime | None
-    """When the first zone may be tried again, if none may be now; None: there is no zone."""
+    """The moment from which the first zone may be tried again, if none may be now; None: there is
+    no zone."""
     scores: tuple[ZoneScore, ...]
     """All zones, best first."""
 
