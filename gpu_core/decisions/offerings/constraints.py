@@ -50,7 +50,7 @@ class Constraints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What is thought of starts, saves and interruptions, where nothing was observed."""
+    """Assumptions about starts, saves and interruptions, where nothing was observed."""
 
     startup_s: float = 300.0
     """From the request of an instance until the work begins."""

@@ -1,4 +1,4 @@
-"""What it would be like to run a job on one offering, with each number of nodes."""
+"""The options to run a job on one offering, with each number of nodes."""
 
 import math
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class Setting:
     conditions: Conditions
     overhead: Overhead
     runs: Mapping[TypeKey, tuple[Run, ...] | NoRun]
-    """How the job runs on each instance type: the same in all places."""
+    """The estimates of the job on each instance type: the same in all places."""
     siblings: Mapping[TypeKey, tuple[Offering, ...]]
     """All offerings of each instance type."""
     now: datetime

@@ -107,11 +107,11 @@ class Option:
     """At least one; 0 on demand."""
     cost: Cost
     priced_at: datetime
-    """When its price was seen last."""
+    """The moment at which its price was seen last."""
     is_price_age_known: bool
     """False: the price is of that day at the earliest."""
     price_source: str
-    """Where its price was read."""
+    """The source of its price."""
 
     def certainty(self, constraints: Constraints, now: datetime) -> Certainty:
         """Do the deadline and the budget hold?"""

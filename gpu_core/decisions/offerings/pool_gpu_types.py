@@ -162,7 +162,7 @@ def _types(offers: Collection[PoolOffer]) -> list[str]:
 def _options(
     job: Job, gpu_count: int, priced: list[PoolOffer], constraints: Constraints
 ) -> list[Option]:
-    """What can run it, best first; where nothing does what is asked for, all that can."""
+    """The options that can run it, best first; if none meets the request, all that can run it."""
     for wanted in (constraints, Constraints()):
         choice = _choice(job, gpu_count, priced, wanted)
         if choice is not None and choice.candidates:
