@@ -3,4 +3,4 @@
 from pathlib import Path
 
 DEFAULT_CATALOG = Path("deployments/catalog.json")
-"""Where a refreshed catalog is kept, next to the policy."""
+"""The file of a refreshed catalog, next to the policy."""

@@ -28,7 +28,7 @@ class GpuType:
     memory_gib: int
     """Nominal, as the maker names the product."""
     reported_memory_mib: int | None
-    """What is there for use, as AWS or the driver reports it."""
+    """The memory for use, as AWS or the driver reports it."""
     dense_tflops: Mapping[Precision, float]
     """10^12 operations per second. The chip has no fast units for a precision that is left out."""
     bandwidth_gb_per_s: float

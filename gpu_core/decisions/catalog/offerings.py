@@ -14,20 +14,20 @@ _ROUNDING_MICRO_USD = 100
 
 
 class TypeKey(NamedTuple):
-    """Which instance type is meant; other providers may have the same name."""
+    """The key of an instance type; other providers may have the same name."""
 
     provider: str
     name: str
 
 
 class OfferingKey(NamedTuple):
-    """Which offering is meant: an instance type, where, on which terms."""
+    """The key of an offering: an instance type, its place and its terms."""
 
     provider: str
     instance_type: str
     region: str
     zone: str | None
-    """None: one price for the whole region."""
+    """The zone; None: one price for the whole region."""
     capacity_type: str
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class Price:
     seen_from: datetime
     seen_until: datetime
     source: str | None
-    """Where it was read. None: nowhere, it is from memory, and counts as unknown."""
+    """Its source. None: it has none, and counts as unknown."""
     is_date_exact: bool = True
     """False: the day is unknown, and `seen_from` is the earliest that it can be."""
 
@@ -99,7 +99,7 @@ class Offering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferPrices:
-    """What a provider takes for keeping and moving data. None: unknown."""
+    """The prices of a provider for keeping and moving data. None: unknown."""
 
     storage_micro_usd_per_gib_month: int | None = None
     between_regions_micro_usd_per_gib: int | None = None
@@ -117,7 +117,7 @@ class Catalog:
     transfer: Mapping[str, TransferPrices] = field(default_factory=lambda: MappingProxyType({}))
     """By provider."""
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Where each provider's figures come from."""
+    """The sources of each provider's figures."""
 
     def instance_type(self, offering: Offering) -> InstanceType:
         """Which instance type is offered?"""

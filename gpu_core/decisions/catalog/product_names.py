@@ -82,7 +82,7 @@ def gpu_types_meant(name: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 def nearest_gpu_types(name: str, known: Collection[str]) -> tuple[str, ...]:
-    """Which known GPU types does an error suggest: those of the same model, else the nearest name.
+    """The known GPU types that an error suggests: those of the same model, else the nearest name.
 
     >>> nearest_gpu_types("h1000", ["a100-80gb", "h100-80gb"])
     ('h100-80gb',)

@@ -1,4 +1,4 @@
-"""What becomes of the catalog after a look at what is offered now: all of it, or nothing."""
+"""The change of the catalog after a look at current offerings: all of it, or nothing."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace

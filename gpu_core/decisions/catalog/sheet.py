@@ -79,7 +79,7 @@ class SheetPrice(Section):
     seen_until: Moment | None = Field(default=None, alias="until")
     is_offered: bool = True
     source: Name | None = None
-    """Where this price was read; None: the sheet's source."""
+    """The source of this price; None: the sheet's source."""
     from_memory: bool = False
     """It was read nowhere, and counts as unknown."""
     as_of_is_earliest: bool = False
