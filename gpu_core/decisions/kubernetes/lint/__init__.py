@@ -1,4 +1,4 @@
-"""What schemas miss: manifests that the API accepts, or looks as if it did, and that are wrong."""
+"""Errors that schemas miss: wrong manifests that the API accepts, or seems to accept."""
 
 from gpu_core.decisions.kubernetes.lint.findings import Finding, Severity
 from gpu_core.decisions.kubernetes.lint.lint import lint

@@ -28,7 +28,7 @@ class Finding:
     code: str
     """Stable: people leave out rules by their code."""
     path: str
-    """Where, as in `spec.template.spec.containers[0].env[2]`."""
+    """The path, as in `spec.template.spec.containers[0].env[2]`."""
     problem: str
     remedy: str
     severity: Severity = Severity.ERROR
@@ -57,7 +57,7 @@ class PodPlace:
                 yield self.at(f"spec.{kind}[{index}]"), container
 
     def conditions(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """What it requires of nodes' labels, with paths: selector and required node affinity."""
+        """The node labels that it requires, with paths: selector and required node affinity."""
         for key, value in mapping(self.spec.get("nodeSelector")).items():
             found = {"key": key, "operator": "In", "values": [value]}
             yield self.at("spec.nodeSelector"), found

@@ -84,7 +84,7 @@ def node_fields(pod: PodPlace) -> Iterator[Finding]:
 
 
 def launchable_labels(pod: PodPlace) -> Iterator[Finding]:
-    """What keeps Karpenter from launching: labels that come with the node or are never set."""
+    """Labels that keep Karpenter from launching: those that come with the node or are never set."""
     if pod.policy.provisioner not in LAUNCHES_BY_LABEL or pod.is_pinned:
         return
     for path, condition in pod.conditions():

@@ -121,7 +121,7 @@ def _type_expressions(
 
 
 def _preferences(launch: Launch, policy: KubernetesPolicy) -> Iterator[Manifest]:
-    """What is wanted most, among what is acceptable; the GPU type counts more."""
+    """The preferred affinity terms among acceptable nodes; the GPU type counts more."""
     types = _gpu_types(launch, policy)
     by_type = [_type_expressions(launch, policy, name) for name in types]
     capacity = launch.capacity_types

@@ -1,4 +1,4 @@
-"""What `command` and `container_command` mean for a run: its flow's engine, or a container."""
+"""The meaning of `command` and `container_command` for a run: its flow's engine, or a container."""
 
 from dataclasses import replace
 

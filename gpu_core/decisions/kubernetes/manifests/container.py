@@ -20,7 +20,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 
 PREFECT_CONTAINER = "prefect-job"
-"""What prefect-kubernetes calls the container of the run."""
+"""The name that prefect-kubernetes gives the container of the run."""
 
 
 def main_container(pod_spec: Mapping[str, Any]) -> int:

@@ -1,4 +1,4 @@
-"""Which command lines start the engine of a flow, as far as their words show."""
+"""Command lines that start the engine of a flow, as far as their words show."""
 
 import re
 from collections.abc import Sequence

@@ -18,7 +18,8 @@ _DEVICE_VARIABLES = frozenset({"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}
 
 
 def required_environment(launch: Launch) -> dict[str, str]:
-    """What must be so for the run to work: who it is, where its files are, what SIGTERM means."""
+    """The variables that the run needs: its identity, the place of its files, the meaning of
+    SIGTERM."""
     notice_file = f"{NOTICE_DIR}/{NOTICE_FILE}"
     context = replace(launch.context, run_dir=RUN_DIR, devices=(), notice_file=notice_file)
     found = context.to_environment()
@@ -32,7 +33,7 @@ def required_environment(launch: Launch) -> dict[str, str]:
 
 
 def default_environment(launch: Launch, policy: KubernetesPolicy) -> dict[str, str]:
-    """What is so unless the template says otherwise."""
+    """The variables that the template may override."""
     found = dict(launch.environment)
     if launch.is_flow:
         found["PREFECT_LOGGING_EXTRA_LOGGERS"] = "gpu_core"

@@ -24,7 +24,8 @@ _Spec = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class FurtherSize:
-    """What a pod needs in addition to the container of its run. Made by `further_size`."""
+    """The resources that a pod needs in addition to the container of its run. Made by
+    `further_size`."""
 
     _spec: _Spec
     """The amounts of all containers; those of the run's are left open."""

@@ -15,7 +15,7 @@ _INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 
 
 def gang_env(launch: Launch, policy: KubernetesPolicy, rank: int | None) -> list[Manifest]:
-    """What torchrun and `torch.distributed` read, on each node of a gang.
+    """The variables that torchrun and `torch.distributed` read, on each node of a gang.
 
     `WORLD_SIZE` counts processes, one for each GPU. torchrun takes its options from `PET_`
     variables, so that `torchrun train.py` is enough on every node. Where a node has one process,

@@ -30,12 +30,13 @@ class Launch:
     context: RunContext
     """The run's context. `run_dir` is set by the builder, `devices` by the device plugin."""
     shape: Shape
-    """What the scheduler placed."""
+    """The shape that the scheduler placed."""
     place: Placement | Wanted
     """The nodes of the plan, or what nodes should come."""
     pool: str
     gpu_resource: str | None = None
-    """What the nodes of the plan call their GPUs (`Node.gpu_resource`); None: it is not known."""
+    """The name of the GPUs on the nodes of the plan (`Node.gpu_resource`); None: it is not
+    known."""
     pod: PodRequest = field(default_factory=PodRequest)
     queue: str | None = None
     priority_queue: str | None = None
@@ -43,11 +44,12 @@ class Launch:
     class; None: they get none."""
     user: str | None = None
     max_duration_s: int | None = None
-    """When an attempt is stopped for good; None: never."""
+    """The time after which an attempt is stopped for good; None: never."""
     is_flow: bool = True
     """Prefect runs in the container; otherwise it is a container job: an image and a command."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What the worker adds, such as MLflow's address; what the template says comes before it."""
+    """Variables that the worker adds, such as MLflow's address; those of the template come
+    first."""
     prefect_secrets: Mapping[str, SecretReference] = field(default_factory=dict)
     """Prefect's keys that a flow gets from Secrets, by their variables; the policy's come first."""
 

@@ -1,4 +1,4 @@
-"""How ours and the platform team's manifest become one. The rules stand in `DESIGN.md`."""
+"""The merge of our manifest and the platform team's. The rules stand in `DESIGN.md`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

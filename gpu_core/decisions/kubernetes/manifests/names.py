@@ -31,7 +31,7 @@ GANG_ANNOTATION = f"{PREFIX}/gang"
 """Set on the first pod of a flow's gang once all pods exist: the flow may begin."""
 
 NAME_LABEL = f"{PREFIX}/name"
-"""What Prefect would name the Job: the job variable `name`, else the name of the flow run."""
+"""Prefect's own name for the Job: the job variable `name`, else the name of the flow run."""
 
 _RESERVED = f"{PREFIX}/"
 

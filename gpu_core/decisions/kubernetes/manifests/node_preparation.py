@@ -1,4 +1,4 @@
-"""What is done on a node before real work: GPUs are tested, images are pulled. By policy."""
+"""The preparation of a node before real work, by policy: GPUs are tested, images are pulled."""
 
 import hashlib
 import json
@@ -144,7 +144,7 @@ def prepull_pod(name: str, uid: str, policy: KubernetesPolicy, pool: str) -> Man
 
 
 def images_key(images: Sequence[str]) -> str:
-    """What the annotation says of this list of images: the same for the same list."""
+    """The annotation's value for this list of images: the same for the same list."""
     return hashlib.sha256("\n".join(images).encode()).hexdigest()[:16]
 
 

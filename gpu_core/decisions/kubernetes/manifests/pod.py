@@ -48,7 +48,8 @@ def attempt_labels(launch: Launch) -> dict[str, str]:
 
 
 def attempt_annotations(launch: Launch) -> dict[str, str]:
-    """What is too long or too free for a label; a label that was changed has its value here."""
+    """Values that are too long or too free for a label; a label that was changed has its value
+    here."""
     changed = {k: v for k, v in _identity(launch).items() if label_value(v) != v}
     return changed | _known(
         {NAME_ANNOTATION: launch.context.name, DEPLOYMENT_ANNOTATION: launch.context.deployment}

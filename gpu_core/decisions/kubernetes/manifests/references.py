@@ -1,4 +1,4 @@
-"""What a manifest refers to beyond its own pod: objects of the namespace, the node, privileges.
+"""References of a manifest beyond its own pod: objects of the namespace, the node, privileges.
 
 Found by the names of fields, wherever they stand: in containers of every kind, in volumes and in
 in any object of a later Kubernetes version.
@@ -56,8 +56,8 @@ _PROFILE_ANNOTATIONS: Mapping[str, str] = {
     "container.seccomp.security.alpha.kubernetes.io/": "seccompProfile",
     "seccomp.security.alpha.kubernetes.io/": "seccompProfile",
 }
-"""How annotations begin that said it before there were fields: AppArmor's until 1.30 and, where a
-kubelet or a node is older, after it."""
+"""The prefixes of annotations that were used before there were fields: AppArmor's until 1.30 and,
+where a kubelet or a node is older, after it."""
 
 # What a volume and a projected volume may be made of without a field of its own below.
 _SOURCES = frozenset(
@@ -148,7 +148,7 @@ def _reaches(field: str, value: object) -> bool:
 
 
 def _of_annotations(annotations: object) -> Iterator[Reference]:
-    """What annotations say that has fields by now."""
+    """References by annotations that have fields by now."""
     for key, value in annotations.items() if isinstance(annotations, Mapping) else ():
         for prefix, field in _PROFILE_ANNOTATIONS.items():
             if str(key).startswith(prefix) and value not in ("runtime/default", "docker/default"):

@@ -1,4 +1,4 @@
-"""How large a pod is: its GPUs by the name that the device plugin gives them, CPU and memory."""
+"""The size of a pod: its GPUs by the name that the device plugin gives them, CPU and memory."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""What Pod Security `restricted` asks of a pod, filled in where the template leaves it open.
+"""The fields that Pod Security `restricted` asks for, filled in where the template leaves them
+open.
 
 Source: Kubernetes' Pod Security Standards (1.34). It stays the platform team's to ask for more.
 """

@@ -23,7 +23,7 @@ class Mounted(NamedTuple):
 
 
 def required_volumes(launch: Launch) -> Iterator[Mounted]:
-    """Where the run keeps its small files, and where its notice appears.
+    """The volumes for the run's small files and for its notice.
 
     Two folders, because a downward-API volume cannot be written to. The kubelet replaces its file
     by another one whenever the annotation changes, so a reader sees the old one or the new one;

@@ -1,4 +1,4 @@
-"""What distinguishes GPU types and capacity types on each cloud: its labels, taints and warnings.
+"""The signs of GPU types and capacity types on each cloud: its labels, taints and warnings.
 
 Sources, all read 2026-08: Karpenter's AWS provider v1.14 (well-known labels), the user guides of
 EKS, EKS Auto Mode, GKE and AKS, and GPU Feature Discovery v0.17.
@@ -49,7 +49,7 @@ class Expression:
 
 
 class AwsGpu(NamedTuple):
-    """What Karpenter's AWS provider says of a GPU, in its labels `instance-gpu-...`."""
+    """A GPU as Karpenter's AWS provider describes it in its labels `instance-gpu-...`."""
 
     name: str
     memory_mib: str
@@ -262,7 +262,7 @@ WARNING_TAINTS = frozenset(
 """Taints that say: start nothing new here. What runs continues until it is evicted."""
 
 DRIVER_UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
-"""How far NVIDIA's GPU operator is with a node's driver; absent where it upgrades none."""
+"""The state of NVIDIA's GPU operator's driver upgrade of a node; absent where it upgrades none."""
 
 DRIVER_USABLE = frozenset({"", "upgrade-required", "upgrade-done"})
 """Its states in which pods may use the GPUs; `upgrade-required` waits for its turn, maybe long.

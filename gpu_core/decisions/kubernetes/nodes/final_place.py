@@ -1,4 +1,4 @@
-"""Where an attempt was that is over, as far as the cluster says."""
+"""The place of a finished attempt, as far as the cluster shows it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

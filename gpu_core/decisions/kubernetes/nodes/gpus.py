@@ -1,4 +1,4 @@
-"""What a node's device plugin offers: whole GPUs, replicas of shared ones, or MIG instances.
+"""The offer of a node's device plugin: whole GPUs, replicas of shared ones, or MIG instances.
 
 Sources: NVIDIA's device plugin and GPU Feature Discovery v0.17 (README); of GKE the pages "GPU
 time-sharing", "NVIDIA MPS" and "Running multi-instance GPUs" (read 2026-11): its node pools keep
@@ -40,16 +40,16 @@ class NodeGpus(NamedTuple):
     foreign: int = 0
     is_shareable: bool = False
     mig_instances: Mapping[str, int] = MappingProxyType({})
-    """What others leave, by profile."""
+    """MIG instances that others leave, by profile."""
     resource: str | None = None
-    """What a pod asks for to get one, or a share of one; of MIG instances that go by their profiles
-    the beginning of the name; None: there is none."""
+    """The resource that a pod requests for one, or for a share of one. For MIG instances that go by
+    their profiles it is the beginning of the name; None: there is none."""
     shares_per_gpu: int | None = None
     """Replicas of each; None: it is not known, or they are not shared."""
     unusable: tuple[str, ...] = ()
-    """Why nothing of them can be asked for; empty: it can."""
+    """The reasons why none of them can be requested; empty: they can."""
     contradictions: tuple[str, ...] = ()
-    """What the policy says otherwise than the node; the node counts."""
+    """Settings of the policy that contradict the node; the node counts."""
 
 
 def node_gpus(
@@ -178,7 +178,7 @@ def _shares(labels: Mapping[str, str], sharing: GpuSharing, *, is_renamed: bool)
 
 
 def _other_sharing(sharing: GpuSharing, resource: str, replicas: int) -> Iterator[str]:
-    """What the policy says otherwise. Its defaults say nothing."""
+    """Settings of the policy that contradict the node. Its defaults contradict nothing."""
     if replicas == 1:
         if sharing.is_shared:
             shares = sharing.shares_per_gpu

@@ -85,7 +85,7 @@ def without_held(node: Node, gpus: Collection[HeldGpu]) -> Node:
 
 
 def free_command(node: str) -> str:
-    """How a person frees the GPUs of this node."""
+    """The command that frees the GPUs of this node."""
     return f"`kubectl annotate node {node} {HELD_ANNOTATION}-`"
 
 

@@ -1,4 +1,4 @@
-"""Which GPUs a cloud's machine type has, for clusters whose labels say no more than that.
+"""The GPUs of a cloud's machine type, for clusters whose labels say no more than that.
 
 Of EC2 the catalog that comes with the package is the source: decisions read no files, so what they
 need of it stands here, and a test fails where the two disagree. Google's and Microsoft's are from

@@ -245,7 +245,7 @@ def _capacity_types(requirements: Sequence[Requirement]) -> tuple[CapacityType, 
 
 
 def _values(requirements: Iterable[Requirement], key: str) -> tuple[str, ...]:
-    """What it allows by name."""
+    """The values that it allows by name."""
     return tuple(
         value
         for requirement in requirements

@@ -35,17 +35,17 @@ class NodeFacts:
     """GPUs are numbered, because the device plugin says only how many there are. Those that other
     people's pods hold are not listed; those that may not be used now are unhealthy."""
     blocked_by: tuple[str, ...] = ()
-    """Why it gets no new runs; empty: it does."""
+    """The reasons why it gets no new runs; empty: it gets some."""
     unusable: tuple[str, ...] = ()
     """Of these reasons those for which no run could ask for its GPUs: the policy has to change."""
     contradictions: tuple[str, ...] = ()
-    """What the policy says of its GPUs otherwise than the node itself, which counts."""
+    """Settings of the policy for its GPUs that contradict the node; the node counts."""
     interruption: str | None = None
     """The taint that says that it is about to go; None: none does."""
     foreign_gpus: int = 0
     """GPUs that other people's pods hold."""
     foreign_gpu_ids: tuple[str, ...] = ()
-    """Which of them are not listed for that."""
+    """The ids of those that are not listed for that."""
     zone: str | None = None
     instance_type: str | None = None
 
@@ -147,7 +147,7 @@ def _numbered(
 
 
 def _left(allocatable: Requests, foreign: Requests, name: str, unit: Fraction) -> int | None:
-    """What others leave of a resource, in whole units; None: the node does not say."""
+    """The amount of a resource that others leave, in whole units; None: the node does not say."""
     if name not in allocatable:
         return None
     return max(0, floor((allocatable[name] - foreign.get(name, 0)) / unit))

@@ -1,4 +1,4 @@
-"""Where the platform team's template lets pods go, in addition to what a run itself wants.
+"""The node constraints of the platform team's template, in addition to those of a run.
 
 What the kube-scheduler asks of a node is asked before a run is placed on it: its pod would wait
 there in vain. What a run's variables fill in is not known then, and is taken to hold.

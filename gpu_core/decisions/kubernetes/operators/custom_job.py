@@ -43,7 +43,7 @@ class CustomJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a builder builds from."""
+    """The input of a builder."""
 
     template: Manifest
     """The pool's Job, rendered and cleaned; of it the pod and the metadata count."""

@@ -115,7 +115,8 @@ def _spark(state: Mapping[str, Any]) -> JobOutcome:
 
 
 def _ended_at(status: Mapping[str, Any]) -> str | None:
-    """When it ended: KubeRay, the Spark operator and Trainer each have their place for it."""
+    """The moment of its end: KubeRay, the Spark operator and Trainer each have their field for
+    it."""
     ended: str | None = status.get("endTime") or status.get("terminationTime")
     ends = (c for c in status.get("conditions") or () if c.get("type") in ("Complete", "Failed"))
     times = (c.get("lastTransitionTime") for c in ends if c.get("status") == "True")

@@ -18,7 +18,7 @@ from gpu_core.decisions.requests.runs.permissions import not_permitted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersOwn:
-    """What the worker itself has in the cluster, and runs may not have."""
+    """The objects that the worker itself has in the cluster, and runs may not have."""
 
     namespace: str
     service_account: str
@@ -28,16 +28,16 @@ class WorkersOwn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReferences:
-    """What the Job of a run refers to, and who says so."""
+    """The references of the Job of a run, and their origin."""
 
     namespace: str
-    """Where the Job is made."""
+    """The namespace of the Job."""
     by_run: frozenset[Reference]
-    """What the job variables of the run and its deployment bring."""
+    """References by the job variables of the run and its deployment."""
     by_template: frozenset[Reference]
-    """What the pool's base job template refers to without them."""
+    """References of the pool's base job template without them."""
     moved: frozenset[Reference] = frozenset()
-    """What of that means other objects here, because the run chose the namespace."""
+    """Those of the template that mean other objects here, because the run chose the namespace."""
 
 
 def held_if_not_permitted(

@@ -14,7 +14,7 @@ from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
 
 
 class Option(StrEnum):
-    """What an installation may leave out, with the rights for it."""
+    """A part that an installation may leave out, with the rights for it."""
 
     FRAMEWORKS = "frameworks"
     """Runs with the frameworks ray, kubeflow and spark."""
@@ -42,7 +42,7 @@ class Right:
     is_of_worker: bool = False
     """Is it needed in the worker's own namespace, and not where runs are?"""
     needed_for: str
-    """What does not work without it, as a noun phrase."""
+    """The function that does not work without it, as a noun phrase."""
     option: Option | None = None
     """None: every installation needs it."""
 

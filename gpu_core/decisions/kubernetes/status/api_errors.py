@@ -1,4 +1,4 @@
-"""What the API server's refusals mean, and who can lift them."""
+"""The meaning of the API server's refusals, and the person who can lift them."""
 
 import re
 from fractions import Fraction
@@ -21,7 +21,7 @@ _NAMESPACE_ENDS = re.compile(
 _NO_NAMESPACE = re.compile(r'namespaces "(?P<name>[^"]+)" not found')
 
 GRANTED_BY = "the Helm chart infra/helm/prefect-gpu grants it"
-"""Where all rights of the worker are, as a clause."""
+"""The place of all rights of the worker, as a clause."""
 
 # A webhook may quote the whole object.
 _LONGEST_REASON = 600

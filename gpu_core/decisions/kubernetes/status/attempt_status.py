@@ -1,4 +1,4 @@
-"""What happened to an attempt, as its Job, its pods and their events show."""
+"""The state of an attempt, as its Job, its pods and their events show it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -140,7 +140,7 @@ _WAITING_ORDER = (
 
 
 def _gravity(found: JobOutcome) -> tuple[bool, str]:
-    """What comes first is the cause; what has no date comes last."""
+    """The key that puts the cause first: another's fault, then the earliest; no date comes last."""
     return (_is_own(found), found.ended_at or "~")
 
 
@@ -149,7 +149,7 @@ def _is_own(found: JobOutcome) -> bool:
 
 
 def _ended_job(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> JobOutcome | None:
-    """How the Job ended, where its pods do not show it. None: it has not."""
+    """The end of the Job, where its pods do not show it. None: it has not ended."""
     status = job.get("status") or {}
     conditions = {c["type"]: c for c in status.get("conditions") or () if c["status"] == "True"}
     if conditions.keys() & {"Complete", "SuccessCriteriaMet"}:

@@ -1,4 +1,4 @@
-"""Which images can never be pulled: those that do not exist, or that the cluster may not have."""
+"""Images that can never be pulled: those that do not exist, or that the cluster may not have."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -119,7 +119,7 @@ def _statuses(pod: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]
 
 
 def _last_failure(events: Iterable[Mapping[str, Any]], image: str) -> str:
-    """What the kubelet said of its last try to pull this image; empty: nothing."""
+    """The kubelet's message on its last try to pull this image; empty: there is none."""
     start = f'Failed to pull image "{image}": '
     said = [str(event.get("message", "")) for event in events if event.get("reason") == "Failed"]
     return next((text.removeprefix(start) for text in reversed(said) if text.startswith(start)), "")

@@ -9,7 +9,7 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Reason
 
 CONTROLLER = "prefect-gpu"
-"""Who reports: the column `From` of `kubectl describe`."""
+"""The reporter: the column `From` of `kubectl describe`."""
 
 # The API server's limits (Kubernetes 1.34, `pkg/apis/core/validation/events.go`).
 _LONGEST_NOTE_BYTES = 1024

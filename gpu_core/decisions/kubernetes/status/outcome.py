@@ -1,4 +1,4 @@
-"""What an attempt in Kubernetes came to: a cause, who bears it, and what a person can do."""
+"""The outcome of an attempt in Kubernetes: its cause, the party that bears it, and the remedy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Phase(StrEnum):
 
 
 class Charge(StrEnum):
-    """Who bears an end that was none of the run's success."""
+    """The party that bears an end without success."""
 
     RUN = "run"
     """The run itself: it counts towards `max_failures`."""
@@ -74,9 +74,9 @@ class JobOutcome:
     message: str
     """One sentence with the numbers, for the run's page."""
     remedy: str | None = None
-    """What a person can do; None: nothing is needed."""
+    """The remedy for a person; None: nothing is needed."""
     charge: Charge | None = None
-    """Who bears the end; None: it has not ended, or it succeeded."""
+    """The party that bears the end; None: it has not ended, or it succeeded."""
     exit_code: int | None = None
     needs_person: bool = False
     """It waits, and no time will help."""

@@ -148,7 +148,7 @@ def sigterm_at(pod: Mapping[str, Any]) -> datetime | None:
 
 
 def _imminent(pod: Mapping[str, Any], status: Mapping[str, Any]) -> JobOutcome | None:
-    """Why a pod that is still there is about to end; None: it is not."""
+    """The reason why a pod that is still there is about to end; None: it is not."""
     disruption = _disruption(status)
     if disruption is not None:
         cause, detail = _disruption_cause(disruption)
@@ -163,7 +163,7 @@ def _imminent(pod: Mapping[str, Any], status: Mapping[str, Any]) -> JobOutcome |
 def _why(
     pod: Mapping[str, Any], status: Mapping[str, Any], ended: Mapping[str, Any]
 ) -> tuple[Cause, str | None]:
-    """What outside forces say comes before what the container says: they are why it ended."""
+    """The cause of the end. Outside forces come before the container's own message."""
     reason, words = status.get("reason", ""), status.get("message") or ""
     disruption = _disruption(status)
     if reason == "Evicted":

@@ -27,7 +27,7 @@ class Framework:
         return f"{self.group}/{self.version}"
 
     def path(self, namespace: str | None = None) -> str:
-        """Where its objects are listed and created; None: those of all namespaces."""
+        """The path at which its objects are listed and created; None: those of all namespaces."""
         place = "" if namespace is None else f"/namespaces/{namespace}"
         return f"/apis/{self.group_version}{place}/{self.plural}"
 

@@ -1,4 +1,4 @@
-"""What becomes of each job variable of prefect-kubernetes on a gpu-kubernetes pool.
+"""The treatment of each job variable of prefect-kubernetes on a gpu-kubernetes pool.
 
 The names and defaults are those of `KubernetesWorkerVariables` (prefect-kubernetes 0.8). The table
 in `docs/kubernetes.md` is made of this list.
@@ -13,7 +13,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 
 
 class Treatment(StrEnum):
-    """What a gpu-kubernetes pool does with a job variable of prefect-kubernetes."""
+    """The treatment of a job variable of prefect-kubernetes by a gpu-kubernetes pool."""
 
     MAPPED = "mapped"
     """It takes effect."""
@@ -29,12 +29,12 @@ class PrefectField:
     name: str
     treatment: Treatment
     effect: str
-    """What happens here, for the documentation."""
+    """The effect here, for the documentation."""
     default: object = None
     """prefect-kubernetes' default: pools made by an older version have it in their template, and it
     asks for nothing."""
     problem: str = ""
-    """Why it is refused, as a clause."""
+    """The reason why it is refused, as a clause."""
     remedy: str = ""
 
 

@@ -100,7 +100,7 @@ class ClaimMount(BaseModel):
 
 
 class PodRequest(BaseModel):
-    """What one run asks of its pods apart from GPUs. Made by `parse_pod_request`."""
+    """The request of one run for its pods apart from GPUs. Made by `parse_pod_request`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
