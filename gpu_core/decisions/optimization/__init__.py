@@ -1,1 +1,1 @@
-"""Which change saves money: proposals, answers from the ledger, experiments and sweeps."""
+"""Changes that save money: proposals, answers from the ledger, experiments and sweeps."""

@@ -65,7 +65,7 @@ def _objectives(trial: Trial, trials: Sequence[Trial]) -> list[tuple[float, ...]
 
 
 def winner_sentence(what: str, names: Sequence[str]) -> str:
-    """Which is the winner, such as in `lowest cost`; several names have none."""
+    """The sentence on the winner in, for one, `lowest cost`; several names have no winner."""
     if len(names) == 1:
         return f"{what.capitalize()}: {names[0]}."
     return f"No winner in {what.split()[-1]}: {'; '.join(names)} differ by noise only."

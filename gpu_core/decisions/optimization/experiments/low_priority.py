@@ -33,11 +33,11 @@ class Demand:
     """The interactive requests, and what is promised to them."""
 
     requests_per_s: float | None = None
-    """None: `USUAL_LOAD` of the device in its slowest repeat, one request at a time."""
+    """The load. None: `USUAL_LOAD` of the device in its slowest repeat, one request at a time."""
     interactive_batch: int = 1
     """How many of them are answered together, at most."""
     p99_limit_ms: float | None = None
-    """None: twice the p99 without low-priority requests."""
+    """The limit. None: twice the p99 without low-priority requests."""
     requests: int = 10_000
     """How many arrive in each repeat."""
 

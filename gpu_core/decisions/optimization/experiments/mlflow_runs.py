@@ -1,4 +1,4 @@
-"""What each configuration leaves in MLflow, as a child run of its experiment.
+"""The record of each configuration in MLflow, as a child run of its experiment.
 
 Names are public: `inference/usd_per_1k` or `serving/p99_s` with `_low` and `_high`, and so on.
 """
@@ -21,9 +21,9 @@ FRONT_TAG = "experiment.on_front"
 CHEAPEST_TAG = "experiment.cheapest"
 """`true`: the only one that may be the cheapest; `undecided`: one of several."""
 VERDICT_TAG = "experiment.verdict"
-"""What the step does to the cost, against the step before."""
+"""The effect of the step on the cost, against the step before."""
 CUMULATIVE_VERDICT_TAG = "experiment.cumulative_verdict"
-"""What all steps so far do to it, against the first."""
+"""The effect of all steps so far, against the first."""
 
 _USD, _LATENCY, _QUALITY = "inference/usd_per_1k", "inference/latency_s", "inference/quality"
 

@@ -1,4 +1,4 @@
-"""What a configuration would be on a GPU that was not measured: by the estimates for jobs."""
+"""The projection of a configuration to a GPU that was not measured, by the estimates for jobs."""
 
 from dataclasses import dataclass, replace
 
@@ -34,7 +34,7 @@ class Projection:
     """Of a batch: no percentile."""
     usd_per_1k: Bounds
     limit: str
-    """What holds it up, such as `memory bandwidth`."""
+    """Its bottleneck, such as `memory bandwidth`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

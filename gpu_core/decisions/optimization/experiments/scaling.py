@@ -90,7 +90,7 @@ class ReplicaPlan:
     """They start before their hour, so that they are ready when it begins."""
 
     def replica_hours(self, startup_s: float) -> float:
-        """What is paid in a day, that is followed by one like it."""
+        """The paid replica hours of a day that is followed by one like it."""
         ahead_s = startup_s * sum(max(0, after - before) for before, after in self.changes)
         return sum(self.replicas) + (ahead_s / SECONDS_PER_HOUR if self.starts_ahead else 0.0)
 

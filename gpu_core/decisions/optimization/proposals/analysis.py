@@ -1,4 +1,4 @@
-"""Where does the money go? The dearest deployments, and what was paid for nothing, by kind."""
+"""The analysis of cost: the dearest deployments, and what was paid for nothing, by kind."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -16,7 +16,7 @@ LEAST_RUNS = 10
 """On each of the two configurations."""
 
 _FALSE_PROPOSALS = 0.001
-"""How often a difference that is noise may become a proposal, over all comparisons of a night."""
+"""The rate at which noise may become a proposal, over all comparisons of a night."""
 
 _DRAWS = 2_000
 
@@ -109,7 +109,7 @@ def _groups(facts: Sequence[RunFact]) -> dict[Configuration, tuple[RunFact, ...]
 
 
 def _costs(facts: Sequence[RunFact]) -> Numbers | None:
-    """What each run cost, with its part of the runs that were not completed; None: unknown."""
+    """The cost of each run, with its part of the runs that were not completed; None: unknown."""
     costs = [fact.cost_micro_usd for fact in facts if fact.cost_micro_usd is not None]
     completed = sum(fact.is_completed for fact in facts)
     if len(costs) < len(facts) or not completed:

@@ -39,7 +39,7 @@ class Change:
 
     variable: str
     observed: str
-    """What the runs of the period had."""
+    """The value of the runs of the period."""
     proposed: JobValue
 
 
@@ -52,7 +52,7 @@ class Saving:
     expected: float
     high: float
     monthly_cost_micro_usd: int
-    """What the deployment costs in 30 days as it is."""
+    """The cost of the deployment in 30 days as it is."""
 
     def micro_usd(self, fraction: float) -> int:
         """This part of the monthly cost."""
@@ -85,19 +85,21 @@ class Proposal:
     """The period that it is made from, in UTC."""
     unit: Unit
     cost_per_unit_micro_usd: int
-    """What a unit of work cost in the period."""
+    """The cost of a unit of work in the period."""
     verify_days: int
     """The saving is predicted for this many days, and measured when they are over."""
     saving: Saving
     waits: WaitEffect | None
-    """None: not known, because the replay does not reproduce the recorded waits."""
+    """The effect on waits. None: unknown, because the replay does not reproduce the recorded
+    waits."""
     risk: str
     has_generated: bool
     """Runs that were generated are part of the evidence."""
 
     @property
     def apply(self) -> str:
-        """How a person is asked about it, when the flow `propose-savings` has recorded it."""
+        """The command that asks a person about it, when the flow `propose-savings` has recorded
+        it."""
         return (
             "prefect deployment run apply-saving/by-request "
             f"--param proposal_id={self.proposal_id} --param dry_run=false"

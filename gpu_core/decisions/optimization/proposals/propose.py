@@ -136,7 +136,7 @@ def _with_waits(draft: _Draft, replayed: Replayed, policy: Policy) -> Proposal:
 def _replayed(
     learned_from: Sequence[RunFact], facts: Sequence[RunFact], policy: Policy, seed: int
 ) -> Replayed:
-    """Where the ledger has no earlier runs, the first half of the period teaches the second."""
+    """The replay of the period. Without enough earlier runs its first half teaches the second."""
     if len(learned_from) < len(facts) // 4:
         half = len(facts) // 2
         learned_from, facts = facts[:half], facts[half:]

@@ -47,10 +47,10 @@ class ProposalRecord:
     is_approved: bool | None = None
     decided_at: datetime | None = None
     begun_at: datetime | None = None
-    """When the change of the deployment began: recorded before the change."""
+    """The moment at which the change of the deployment began: recorded before the change."""
     applied_at: datetime | None = None
     not_applied: str | None = None
-    """Why it was not applied."""
+    """The reason why it was not applied."""
     verification: Verification | None = None
     undone_at: datetime | None = None
 
@@ -76,7 +76,8 @@ class ProposalRecord:
 
 
 DECLINED_FOR = timedelta(days=90)
-"""For how long a person's refusal of a change counts: a quarter, over which budgets are made."""
+"""The time for which a person's refusal of a change counts: a quarter, over which budgets are
+made."""
 
 _OPEN = frozenset({ProposalState.PROPOSED, ProposalState.NOT_APPLIED})
 """In these states a proposal gets another version when its deployment has changed."""

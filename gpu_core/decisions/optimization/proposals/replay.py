@@ -24,7 +24,7 @@ from gpu_core.decisions.simulation.cluster.trace import Trace, TraceJob
 
 MOST_GPU_HOURS_ERROR = 0.02
 MOST_WAIT_ERROR = 0.15
-"""How far the replay may be from what was recorded, as parts of it."""
+"""The largest error of the replay, as a part of what was recorded."""
 LEAST_RUNS = 20
 """Fewer runs teach no usual delay, and a mean of their waits says nothing."""
 
@@ -98,7 +98,7 @@ class Replayed:
     calibration: Calibration
     jobs: tuple[ReplayJob, ...]
     delay_s: float
-    """What the mean run waits where the planner would start it at once."""
+    """The mean wait of a run that the planner would start at once."""
 
 
 def calibrated(

@@ -33,9 +33,9 @@ class RunFact:
     attempts: tuple[Attempt, ...]
     """Those that held GPUs, by number."""
     configuration: Configuration | None
-    """None: its attempts were on different ones, or on several nodes."""
+    """Its configuration. None: its attempts were on different ones, or on several nodes."""
     work_s: float
-    """What its work takes without interruption."""
+    """The time that its work takes without interruption."""
     held_s: float
     """How long all its attempts held their GPUs."""
     startup_s: float
@@ -43,7 +43,7 @@ class RunFact:
     wait_s: float
     """From submission to the first admission."""
     cost_micro_usd: int | None
-    """None: a part of it has no price."""
+    """Its cost. None: a part of it has no price."""
     is_completed: bool
 
     @property

@@ -39,7 +39,7 @@ def savings_page(
     without_deployment: Sequence[str],
     declined: Mapping[str, ProposalRecord] | None = None,
 ) -> str:
-    """Where money went, what is proposed now, and the state of all proposals.
+    """The page of the money that was spent, the current proposals, and the state of all proposals.
 
     Args:
         found: What the ledger's period gives.

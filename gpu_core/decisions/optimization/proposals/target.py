@@ -44,7 +44,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What a deployment was when a change of it was proposed: enough to compare and to undo."""
+    """The state of a deployment when a change of it was proposed: enough to compare and to undo."""
 
     deployment_id: str
     digest: str

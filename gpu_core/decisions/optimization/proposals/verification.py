@@ -1,4 +1,4 @@
-"""What did an applied proposal save? Measured against predicted, by the work that was done."""
+"""The saving of an applied proposal: measured against predicted, by the work that was done."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""What did it cost? Questions in words, answered from the ledger."""
+"""Questions in words about cost, answered from the ledger."""

@@ -56,9 +56,9 @@ class Answer:
     rows: tuple[Row, ...]
     """The first is the answer; those of money and counts add up to the total."""
     total: int | float | None
-    """None: a mean has none."""
+    """The sum of all rows. None: a mean has none."""
     origin: str
-    """Where the numbers come from, in one sentence."""
+    """The source of the numbers, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)

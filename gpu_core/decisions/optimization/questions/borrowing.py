@@ -105,7 +105,7 @@ class _Nominal:
 def _changes(
     held: Iterable[tuple[Team, Attempt]], quotas: Quotas, window: Window, now: datetime
 ) -> Iterable[_Change]:
-    """What is held and what is there, each with its beginning and its end within the window."""
+    """The held and the existing GPUs, each with its beginning and its end within the window."""
     buckets, end = quotas.policy.buckets(), min(window.end, now)
     for team, attempt in held:
         if attempt.gpu_type is None or not attempt.gpus:

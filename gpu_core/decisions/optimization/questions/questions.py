@@ -46,7 +46,7 @@ class Kind:
 
     unit: Unit
     origin: str
-    """Where its numbers come from."""
+    """The source of its numbers."""
     is_mean: bool = False
     """A mean instead of a sum, which has no total."""
 

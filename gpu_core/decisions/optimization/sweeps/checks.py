@@ -11,7 +11,8 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.spot.run_budget import spent_micro_usd
 
 _ANEW = "give the sweep another name"
-"""What a trial has lost or not logged it never gets back, whatever is corrected afterwards."""
+"""The remedy: a trial never gets back what it has lost or not logged, whatever is corrected
+later."""
 
 
 def refuse_policy(policy: Policy) -> None:

@@ -43,7 +43,7 @@ class SweepRequest:
         return f"gpu-sweep-{self.name}"
 
     def key(self, parameters: Parameters) -> str:
-        """What Prefect knows a trial by: the same parameters of one sweep start once.
+        """Prefect's key of a trial: the same parameters of one sweep start once.
 
         1.0 and 1 are the same: a browser sends the one as the other.
         """

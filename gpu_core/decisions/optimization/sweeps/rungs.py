@@ -19,7 +19,7 @@ MOST_RUNGS = 20
 
 
 class Goal(StrEnum):
-    """Which values of the metric are better; as in the tag `cost.quality_goal`."""
+    """The better values of the metric; as in the tag `cost.quality_goal`."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -32,7 +32,7 @@ class SweepPlan:
     budget_micro_usd: int
     """Of all its runs together, 1 or more."""
     first_rung_micro_usd: int
-    """What a run may cost before it is compared for the first time, 1 or more."""
+    """The budget of a run before it is compared for the first time, 1 or more."""
     rungs: int
     """How many there are, 1 to 20."""
     reduction: int = 3
@@ -121,11 +121,12 @@ class SweepDecision:
     steps: dict[str, SweepStep]
     """Of each run, by its id."""
     granted_micro_usd: int
-    """What all runs may cost in all, with what is decided here; spent dollars if they are more."""
+    """The budget of all runs together, with what is decided here; spent dollars if they are
+    more."""
     is_spent: bool
     """The budget has no room for what would come next."""
     saved_micro_usd: int
-    """What the parked runs would still have cost up to the last rung."""
+    """The further cost of the parked runs up to the last rung."""
     lost_chance: float | None
     """How likely is a parked run better than the best? None: too few runs have gone on to say."""
 
@@ -195,7 +196,7 @@ def _unchanged(run: SweepRun) -> SweepStep:
 
 
 def _candidates(plan: SweepPlan, runs: Sequence[SweepRun]) -> list[tuple[SweepRun, SweepStep, int]]:
-    """Who may get dollars, with what they cost, in the order in which they get them."""
+    """The runs that may get dollars, with their cost, in the order in which they get them."""
     promoted = [
         (run, SweepStep.PROMOTE, plan.rung_micro_usd(rung + 1) - plan.rung_micro_usd(rung))
         for rung in reversed(range(plan.last_rung))
@@ -306,7 +307,7 @@ def lost_chance(
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """What the next rung makes of a metric."""
+    """The line from a metric to the next rung's."""
 
     middle: float
     mean: float

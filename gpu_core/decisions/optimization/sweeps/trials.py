@@ -1,4 +1,4 @@
-"""How far the trials of a sweep have come, from Prefect's states, the ledger and MLflow.
+"""The progress of the trials of a sweep, from Prefect's states, the ledger and MLflow.
 
 Nothing of a sweep is kept anywhere else: its budgets are those of its runs, its dollars are in the
 ledger. So the next pass, in whatever process, decides from what there is.
@@ -61,7 +61,7 @@ class SweepTrial:
     is_kept: bool = False
     """See `SweepRun.is_kept`."""
     flow_run_id: str | None = None
-    """None: it has not started."""
+    """Its flow run. None: it has not started."""
     state_type: str | None = None
     """Prefect's."""
     message: str | None = None
@@ -197,7 +197,7 @@ def _granted(plan: SweepPlan, trial: SweepTrial) -> int | None:
 
 
 def _marks(plan: SweepPlan, trial: SweepTrial, granted: int) -> tuple[int, ...]:
-    """What the trial had cost at each rung that it has reached, at most what the rung costs."""
+    """The cost of the trial at each rung that it has reached, at most the rung's budget."""
     marks: list[int] = []
     for rung in range(granted + 1):
         limit = plan.rung_micro_usd(rung)
