@@ -1,4 +1,4 @@
-"""What the plan does for a workload that cannot start now, the least disruptive first."""
+"""The steps of a plan for a workload that cannot start now, the least disruptive first."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Which workloads move so that a larger one fits into fragmented free GPUs."""
+"""The workloads that move so that a larger one fits into fragmented free GPUs."""
 
 import math
 from typing import NamedTuple

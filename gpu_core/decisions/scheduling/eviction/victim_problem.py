@@ -1,4 +1,4 @@
-"""What the victims of one preemptor must achieve: nodes, quota, and who may be preempted."""
+"""The conditions on the victims of one preemptor: nodes, quota, and permitted victims."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache

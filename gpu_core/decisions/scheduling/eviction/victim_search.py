@@ -34,7 +34,7 @@ class NodeOption(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VictimProblem:
-    """What a set of victims must achieve. All questions are about sets of candidates, as bits."""
+    """The conditions on a set of victims. All questions are about sets of candidates, as bits."""
 
     candidates: Sequence[PreemptionCandidate]
     options: Sequence[NodeOption]

@@ -79,7 +79,7 @@ class Victims:
         return _cheapest([best, mixed])
 
     def _least_own(self, scope: PreemptionScope) -> Loss:
-        """What the cheapest victim by priority loses: a mix loses more."""
+        """The loss of the cheapest victim by priority: a mix loses more."""
         least = self._least.get(scope.own)
         if least is None:
             holdings = self._index.holdings_of([scope.team])

@@ -1,4 +1,4 @@
-"""What a forecast sees of each place in the line, and what it adds to an explanation."""
+"""The features of each place in the line for a forecast, and its addition to an explanation."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

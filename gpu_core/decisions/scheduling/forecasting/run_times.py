@@ -23,7 +23,7 @@ class _Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunKind:
-    """What a run has in common with the runs that its run time is learned from."""
+    """The properties that a run shares with the runs that its run time is learned from."""
 
     deployment: str | None = None
     """The deployment's id; None: the run has none."""

@@ -1,4 +1,4 @@
-"""When a pending workload will start, with an interval that is right four times in five.
+"""The expected start of a pending workload, with an interval that is right four times in five.
 
 Two rough answers, combined, then corrected by how wrong they were for earlier starts: split
 conformal prediction (Vovk, Gammerman & Shafer 2005) on the logarithm of the ratio. Conformal
@@ -37,7 +37,7 @@ _SLOWEST_TURNOVER_S = 2 * 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFeatures:
-    """What can be seen of the line for one flavor, at the moment of a forecast."""
+    """The state of the line for one flavor, at the moment of a forecast."""
 
     gpus_wanted: int
     """GPUs that the workload wants, over all nodes."""
@@ -92,7 +92,7 @@ class StartForecaster:
         return StartForecast(low_s=low, median_s=median, high_s=high)
 
     def state(self) -> dict[str, object]:
-        """What it has learned, as plain data for JSON."""
+        """The state that it has learned, as plain data for JSON."""
         return {"version": 1, "log_errors": list(self._errors.values())}
 
     @classmethod

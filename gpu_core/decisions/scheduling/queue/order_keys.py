@@ -22,7 +22,8 @@ class Progress:
 
 
 Measure = Callable[[Workload, float, Progress], float]
-"""What one key compares, of a workload, its time of submission and its progress; less is first."""
+"""The measure that one key compares, of a workload, its time of submission and its progress; less
+is first."""
 
 
 def run_time_left_s(workload: Workload) -> float | None:

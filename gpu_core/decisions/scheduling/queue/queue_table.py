@@ -93,7 +93,7 @@ def to_row(entry: QueueTableEntry) -> dict[str, object]:
 
 
 def queue_markdown(entries: Sequence[QueueTableEntry], most_rows: int = _MOST_ROWS) -> str:
-    """Who waits, as Markdown: a table with links to the runs, the next one first."""
+    """The waiting runs as Markdown: a table with links to the runs, the next one first."""
     if not entries:
         return "No run waits for GPUs."
     rows = [

@@ -1,4 +1,4 @@
-"""Which waiting runs are refused: too many of them wait, or they are stale."""
+"""The waiting runs that are refused: too many of them wait, or they are stale."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator

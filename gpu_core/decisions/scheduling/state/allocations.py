@@ -18,7 +18,7 @@ class Account(NamedTuple):
 
     team: str | None
     flavor: Flavor | None
-    """None: the workload holds no GPU."""
+    """The flavor of its GPUs. None: the workload holds no GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ class Allowance(NamedTuple):
 
 
 class _Left(NamedTuple):
-    """What is left to a team of one flavor, in thousandths of GPUs."""
+    """The rest that a team has of one flavor, in thousandths of GPUs."""
 
     flavor: Flavor
     bucket: str
