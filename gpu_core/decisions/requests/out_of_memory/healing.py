@@ -163,7 +163,7 @@ class _LargerTypes:
 
     @property
     def _own(self) -> Sequence[str]:
-        """What it asks for: where it leaves that open, any of the pool."""
+        """The GPU types that it asks for: where it leaves them open, any of the pool."""
         in_pool = {node.gpu_type for node in self.nodes if node.gpu_ids}
         return self.workload.shape.gpu_types or sorted(in_pool)
 

@@ -39,7 +39,7 @@ def permitted(workload: Workload, priority_queue: str | None, policy: Policy) ->
 def _excess(
     workload: Workload, priority_queue: str | None, permission: Permission, min_runtime_s: int
 ) -> Iterator[str]:
-    """What the run asks for beyond the permission, each as the end of "may not"."""
+    """The requests of the run beyond its permission, each as the end of "may not"."""
     queues = permission.queues
     if queues is not None and priority_queue is not None and priority_queue not in queues:
         yield f"have the priority of the queue {priority_queue!r} (allowed: {listed(queues)})"

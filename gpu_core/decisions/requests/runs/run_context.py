@@ -1,4 +1,4 @@
-"""What a run knows about itself, and how: environment variables and files in its run folder.
+"""The context of a run: environment variables and files in its run folder.
 
 The worker writes it, the runtime inside the run reads it. A user's flow therefore needs no
 block of ours and no connection to the worker. Three small JSON files in the run folder carry
@@ -75,13 +75,13 @@ class RunContext:
     capacity_life: CapacityLife | None = None
     """How long capacity of this kind lives; None: no hazard is known (on-demand)."""
     capacity_since: datetime | None = None
-    """When this capacity came up; None: taken for as old as the process."""
+    """The moment at which this capacity came up; None: taken for as old as the process."""
     grace_s: int = 30
-    """What is left after a SIGTERM without notice. 30 s is Kubernetes' default."""
+    """The time that is left after a SIGTERM without notice. 30 s is Kubernetes' default."""
     notice_file: str | None = None
-    """Where Kubernetes mounts the pod's notice annotation."""
+    """The file in which Kubernetes mounts the pod's notice annotation."""
     instance_metadata_url: str | None = None
-    """Where EC2's metadata service is asked for interruptions; None: nowhere."""
+    """The address at which EC2's metadata service is asked for interruptions; None: none."""
     micro_batch_divisor: int = 1
     """How many times smaller its micro-batch is, because it ran out of its GPU's memory."""
     team: str | None = None

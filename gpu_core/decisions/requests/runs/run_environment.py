@@ -37,7 +37,8 @@ INHERITED: Mapping[str, tuple[str, ...]] = {
     "Prefect": ("PREFECT_INTEGRATIONS_*", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH"),
     "Usage statistics": ("DO_NOT_TRACK",),
 }  # fmt: skip
-"""What runs inherit, by what it is for. Prefect's own settings come from Prefect, not from here."""
+"""The variables that runs inherit, by purpose. Prefect's own settings come from Prefect, not from
+here."""
 
 WORKERS_OWN = (
     "PREFECT_API_DATABASE_*",
@@ -46,7 +47,8 @@ WORKERS_OWN = (
     "PREFECT_SERVER_*",
     "PREFECT_WORKER_*",
 )
-"""What no run inherits, also where `*` is passed on: the server's and the worker's settings."""
+"""The variables that no run inherits, also where `*` is passed on: the server's and the worker's
+settings."""
 
 
 _PATTERN = re.compile(r"\*|[A-Za-z_][A-Za-z0-9_]*\*?")

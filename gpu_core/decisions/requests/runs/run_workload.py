@@ -1,4 +1,4 @@
-"""What the scheduler sees of a run: its workload, and what bounds its attempts."""
+"""The scheduler's view of a run: its workload, and the bounds of its attempts."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -51,7 +51,7 @@ def _is_resolved_later(given: Sequence[object]) -> bool:
 
 
 def _dotted(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """What `env.NAME` says, by NAME."""
+    """The values of `env.NAME`, by NAME."""
     return {
         name.removeprefix("env."): value
         for name, value in variables.items()

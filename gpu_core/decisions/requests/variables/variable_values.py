@@ -1,4 +1,4 @@
-"""What the value of a job variable may be: GPU types, a MIG profile, durations, names, work."""
+"""The permitted values of job variables: GPU types, a MIG profile, durations, names, work."""
 
 import re
 from datetime import datetime, timedelta

@@ -7,7 +7,7 @@ from gpu_core.decisions.requests.requirements.estimates.duration import flop_per
 from gpu_core.decisions.requests.requirements.jobs.job import Job
 
 CPU_TFLOPS = 0.2
-"""What 8 virtual CPUs reach: a third of 4 cores x 2.5 GHz x 64 operations (AVX-512 in fp32)."""
+"""The speed of 8 virtual CPUs: a third of 4 cores x 2.5 GHz x 64 operations (AVX-512 in fp32)."""
 
 SHORT_S = 900
 """A CPU finishes a job of this length before a GPU machine has started and loaded."""

@@ -37,7 +37,7 @@ class Basis(StrEnum):
     """The basis of an estimate."""
 
     PRIOR = "prior"
-    """What is usual for such jobs."""
+    """The value that is usual for such jobs."""
     OBSERVED = "observed"
     """Earlier runs of the same deployment on the same GPU type."""
     TRANSFERRED = "transferred"
@@ -46,7 +46,7 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Utilisation:
-    """Which part of the limiting peak is reached (for arithmetic: the MFU), with its bounds."""
+    """The reached part of the limiting peak (for arithmetic: the MFU), with its bounds."""
 
     low: float
     likely: float
@@ -74,7 +74,7 @@ class Duration:
     likely_s: float
     high_s: float
     limit: str
-    """What holds it up: `arithmetic`, `memory bandwidth` or `communication`."""
+    """Its bottleneck: `arithmetic`, `memory bandwidth` or `communication`."""
     basis: Basis
 
 
@@ -235,7 +235,7 @@ def _read_bytes(job: Job) -> float:
 
 
 def _exchanged_bytes(job: Job, division: Division) -> float:
-    """What one copy of the model sends over its slowest link, in the whole job.
+    """The bytes that one copy of the model sends over its slowest link, in the whole job.
 
     Training: the gradients are reduced and gathered at each update of the weights; stage 2 reduces
     them at each batch; stage 3 also gathers the weights there, forward and backward. Inference,

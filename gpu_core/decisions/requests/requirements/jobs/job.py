@@ -56,7 +56,7 @@ class Job:
     zero_stage: int | None = None
     """0 to 3: what is divided between GPUs (Rajbhandari et al. 2020). None: as little as fits."""
     recompute: Recompute | None = None
-    """None: selective, and full where it does not fit otherwise."""
+    """The recomputation. None: selective, and full where it does not fit otherwise."""
     lora_rank: int = 16
     batch_per_gpu: int = 1
     """Sequences or samples that one GPU works on at once."""

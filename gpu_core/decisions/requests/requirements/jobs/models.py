@@ -41,7 +41,7 @@ class Model:
     """Those that one token uses, in a mixture of experts. None: all."""
     shape: TransformerShape | None = None
     sample: str = IMAGES
-    """What the work is counted in, where the model is not a language model."""
+    """The unit of the work, where the model is not a language model."""
     forward_flop_per_sample: float | None = None
     """Floating-point operations of one sample, forward; a multiply-add counts as two."""
     denoising_steps: int = 1
@@ -53,7 +53,7 @@ class Model:
     usual_tokens: int | None = None
     """The longest input that an encoder was trained for. None: not an encoder."""
     activation_bytes_per_sample: int | None = None
-    """What training keeps of one sample in 16 bits, without recomputing."""
+    """The bytes that training keeps of one sample in 16 bits, without recomputing."""
     source: str
 
     @property

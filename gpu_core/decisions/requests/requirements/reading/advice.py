@@ -27,7 +27,7 @@ class Advice:
     need: GpuNeed
     why: str
     ask: str | None
-    """What to say for an estimate. None: nothing more is needed."""
+    """The words that allow an estimate. None: nothing more is needed."""
 
 
 _MODEL_AND_AMOUNT = (

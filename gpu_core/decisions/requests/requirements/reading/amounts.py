@@ -76,7 +76,7 @@ _SIZES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """What a text counts. None and empty: nothing is said."""
+    """The amounts in a text. None and empty: not stated."""
 
     counts: dict[str, float]
     """By noun: parameters, images, tokens, epochs, steps, samples, seconds."""

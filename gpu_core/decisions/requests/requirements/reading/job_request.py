@@ -19,7 +19,7 @@ from gpu_core.decisions.requests.requirements.reading.text import Reading, read_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """What is stated of a job, under the names of `Job`. None: nothing is said."""
+    """The stated properties of a job, under the names of `Job`. None: not stated."""
 
     model_name: str | None = None
     parameters: int | None = None

@@ -14,7 +14,7 @@ MOST_GPUS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a text states of the run. Empty and None: nothing."""
+    """The limits of the run in a text. Empty and None: not stated."""
 
     gpu_types: tuple[str, ...] = ()
     gpus: int | None = None
@@ -174,7 +174,7 @@ _REST = (
 
 
 def _refuse_rest(line: TextLine) -> None:
-    """What still speaks of money or of a number of GPUs was not understood."""
+    """Refuses text that speaks of money or of a number of GPUs and was not understood."""
     rest = re.search(_REST, line.text)
     if rest is not None:
         before = line.text[: rest.start("gpus")] if rest["gpus"] else ""

@@ -1,4 +1,5 @@
-"""What a text wants done, where it names no model: tasks, methods, and work without a network."""
+"""The work that a text asks for, where it names no model: tasks, methods, and work without a
+network."""
 
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.requests.requirements.jobs.job import Method

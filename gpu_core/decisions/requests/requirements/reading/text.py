@@ -84,14 +84,14 @@ class Reading:
     """The result of reading a text."""
 
     job: Job | None
-    """None: no estimate is made; `advice` says why."""
+    """The job. None: no estimate is made; `advice` says why."""
     understood: tuple[str, ...]
     assumed: tuple[str, ...]
     limits: Limits = NO_LIMITS
     advice: Advice | None = None
     """Only where there is no job."""
     not_read: tuple[str, ...] = ()
-    """What has no effect on the job: numbers with the words around them, and when it is due."""
+    """Text without effect on the job: numbers with the words around them, and when it is due."""
 
 
 def read_text(

@@ -1,4 +1,4 @@
-"""What a reader finds in a text, and what it leaves for the next one."""
+"""The findings of a reader in a text, and the rest that it leaves for the next one."""
 
 import re
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def numbers_left(line: TextLine) -> tuple[str, ...]:
 
 
 def moments_left(line: TextLine) -> tuple[str, ...]:
-    """When it has to be done, in words that no reader takes: `by tomorrow`, `overnight`."""
+    """Times of completion in words that no reader takes: `by tomorrow`, `overnight`."""
     return tuple(dict.fromkeys(match[0] for match in re.finditer(_MOMENT, line.text)))
 
 

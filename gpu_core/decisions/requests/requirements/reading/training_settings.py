@@ -54,7 +54,7 @@ _WITHOUT_EFFECT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSettings:
-    """What a text says of how it trains. None: nothing."""
+    """The training settings in a text. None: not stated."""
 
     optimizer: Optimizer | None = None
     zero_stage: int | None = None
