@@ -26,13 +26,14 @@ from gpu_core.decisions.spot.migration import capacity_change
 from gpu_core.decisions.spot.next_attempt import NextAttempts
 
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
-"""Which moment second 0 of a trace is; only differences matter."""
+"""The moment of second 0 of a trace; only differences matter."""
 
 _NEVER_S = float("inf")
 
 
 class Scheduler(Protocol):
-    """What the engine drives: `scheduling.planner.Planner`, or a simpler one in tests."""
+    """The scheduler that the engine drives: `scheduling.planner.Planner`, or a simpler one in
+    tests."""
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
         """As `Planner.set_nodes`."""
@@ -62,10 +63,10 @@ class Scheduler(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationOptions:
-    """What interruptions cost, and when the planner is asked without an event."""
+    """The cost of interruptions, and the times at which the planner is asked without an event."""
 
     restart_s: float = 0.0
-    """What each attempt after the first loses before it works again."""
+    """The time that each attempt after the first loses before it works again."""
     grace_s: float = 0.0
     """How long a preempted job keeps its GPUs after the notice, without getting further."""
     min_runtime_s: int = 0
@@ -105,12 +106,13 @@ def simulate(
 
 
 class _Spent(NamedTuple):
-    """What of an attempt's time did no work that counts."""
+    """The part of an attempt's time that did no work that counts."""
 
     lost_s: float
     stalled_s: float
     stopped_s: float
-    """When it stopped working. What it holds its GPUs for after that is lost, too."""
+    """The moment at which it stopped working. The time for which it holds its GPUs after it is
+    lost, too."""
 
 
 @dataclass(slots=True)
@@ -124,10 +126,10 @@ class _Life:
     attempt: int = 0
     started_s: float = 0.0
     begins_s: float = 0.0
-    """When the attempt begins to work: its nodes are there, and it has restarted."""
+    """The moment at which the attempt begins to work: its nodes are there, and it has restarted."""
     nodes_came_s: float = 0.0
     zone: str | None = None
-    """Where the attempt's first node is; None: it does not say."""
+    """The zone of the attempt's first node; None: not stated."""
     spent: _Spent | None = None
     """Of the attempt that is draining; None: it is not."""
     allocation: Allocation | None = None

@@ -49,7 +49,7 @@ class Nodes:
         self._asked_s = {node.name: 0.0 for node in self._nodes.values() if not node.is_planned}
         """Since when the nodes that are there or on their way are paid for."""
         self._ready_s: dict[str, float] = {}
-        """When the nodes on their way will be there."""
+        """The moments at which the nodes on their way will be there."""
         self._holders: Counter[str] = Counter()
         self._idle_since_s: dict[str, float] = {}
         """Of the nodes that came because something was placed on them."""
@@ -57,7 +57,7 @@ class Nodes:
         self.has_changed = any(node.is_planned for node in self._nodes.values())
         """Are the nodes to plan with others than when that was last asked?"""
         self._plan_with: tuple[Node, ...] | None = None
-        """What was worked out since the last change."""
+        """Results that were computed since the last change."""
 
     def take_changed(self) -> bool:
         """`has_changed`, and from now on it means: than now."""
@@ -73,7 +73,7 @@ class Nodes:
         return zone_of(self._nodes[placement.shares[0].node]) if placement.shares else None
 
     def to_plan_with(self) -> tuple[Node, ...]:
-        """What is there or on its way, and of each kind a few that may still come."""
+        """The nodes that exist or are on their way, and of each kind a few that may still come."""
         if self._plan_with is None:
             self._plan_with = tuple(self._worth_planning_with())
         return self._plan_with

@@ -20,18 +20,18 @@ Placer = Callable[[Shape], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:
-    """What became of a sequence of requests. Percentages are of the cluster's GPUs."""
+    """The result of a sequence of requests. Percentages are of the cluster's GPUs."""
 
     offered: int
     failed: int
     """Requests that fitted nowhere when they came."""
     arrived_percent: float
-    """What was asked for, all in all."""
+    """The sum of all requests."""
     allocated_at_100_percent: float | None
-    """What was allocated before the request with which all of the cluster was asked for, that
+    """The amount allocated up to the request with which all of the cluster was asked for, that
     included; None: not so much was asked for."""
     allocated_percent: float
-    """What is allocated when all requests have come."""
+    """The amount allocated when all requests have come."""
 
 
 def offer(shapes: Iterable[Shape], gpus: int, place: Placer) -> Offering:

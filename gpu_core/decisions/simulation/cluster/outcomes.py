@@ -32,10 +32,10 @@ class JobOutcome:
     job: TraceJob
     attempts: tuple[Held, ...]
     finished_s: float | None
-    """None: it never finished."""
+    """The moment of its end. None: it never finished."""
     preemptions: int
     interruptions: int
-    """How often a node went away under it."""
+    """The number of times that a node went away under it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,6 @@ class Simulation:
 
     outcomes: tuple[JobOutcome, ...]
     cycles: int
-    """How often the planner was asked."""
+    """The number of times that the planner was asked."""
     node_stays: tuple[NodeStay, ...] = ()
-    """When which nodes were there, or on their way."""
+    """The times at which nodes were there, or on their way."""

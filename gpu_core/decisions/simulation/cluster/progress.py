@@ -1,4 +1,4 @@
-"""How far an attempt gets: work, checkpoints, and what an interruption costs."""
+"""The progress of an attempt: work, checkpoints, and the cost of an interruption."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What an attempt has done of a job's work, in seconds of undisturbed running."""
+    """The part of a job's work that an attempt has done, in seconds of undisturbed running."""
 
     done_s: float
     saved_s: float

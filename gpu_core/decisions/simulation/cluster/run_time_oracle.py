@@ -1,4 +1,4 @@
-"""What the scheduler knows of run times: nothing, the truth, or something in between."""
+"""The scheduler's knowledge of run times: nothing, the truth, or something in between."""
 
 import hashlib
 from typing import Protocol
@@ -14,7 +14,7 @@ _MOST_NOISE = 5.0
 
 
 class RunTimeOracle(Protocol):
-    """What is thought of run times while a trace is replayed."""
+    """The assumed run times while a trace is replayed."""
 
     def observe(self, job: TraceJob, duration_s: float) -> None:
         """A job has finished by itself after so much work."""
@@ -56,7 +56,7 @@ class NoisyRunTimes(NoRunTimes):
 
 
 class StatedRunTimes(NoRunTimes):
-    """What the owners stated."""
+    """The run times that the owners stated."""
 
     def run_time(self, job: TraceJob) -> RunTime | None:
         """The owner's word; None: the owner said nothing."""
@@ -64,7 +64,8 @@ class StatedRunTimes(NoRunTimes):
 
 
 class LearnedRunTimes:
-    """What the jobs that have finished so far teach. A job is judged once, at submission.
+    """Run times learned from the jobs that have finished so far. A job is judged once, at
+    submission.
 
     Args:
         policy: Which quantile, and from how many runs on.
@@ -79,7 +80,7 @@ class LearnedRunTimes:
         self._history.observe(_kind(job), duration_s)
 
     def run_time(self, job: TraceJob) -> RunTime | None:
-        """What jobs like it took; None: too few have finished."""
+        """The run time of similar jobs; None: too few have finished."""
         return self._history.learned(_kind(job), self._policy)
 
 

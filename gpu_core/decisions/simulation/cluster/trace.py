@@ -1,4 +1,4 @@
-"""What is replayed: jobs, the nodes they run on, and what becomes of the nodes."""
+"""The trace to replay: jobs, the nodes they run on, and what becomes of the nodes."""
 
 import math
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class TraceJob:
     job_id: str
     submit_s: float
     duration_s: float
-    """What it takes without interruption; only the simulation knows."""
+    """The time that it takes without interruption; only the simulation knows it."""
     gpu_count: int = 1
     """GPUs on each node."""
     nodes: int = 1
@@ -44,7 +44,7 @@ class TraceJob:
     deployment: str | None = None
     priority: int = 0
     stated_s: float | None = None
-    """What its owner said that it takes; None: nothing."""
+    """The time that its owner states; None: not stated."""
     deadline_s: float | None = None
     """By when it should be done; None: no deadline."""
     is_preemptible: bool = True
@@ -79,7 +79,7 @@ class NodeEvent:
     at_s: float
     name: str
     node: Node | None
-    """What the node is from now on; None: it is gone, and what ran on it is interrupted."""
+    """The node from now on; None: it is gone, and what ran on it is interrupted."""
     notice_s: float = 0.0
     """How long before it was gone its jobs got notice."""
 

@@ -50,7 +50,7 @@ class Metrics:
     preemptions: int
     interruptions: int
     recoveries: int
-    """How often an interrupted job got GPUs again."""
+    """The number of times that an interrupted job got GPUs again."""
     mean_recovery_s: float | None
     """From an interruption until then; None: there was none."""
     lost_gpu_h: float
@@ -64,7 +64,7 @@ class Metrics:
     shortfall_gpu_h: float | None
     """As `ShareError`; None: no entitlements."""
     cost_micro_usd: int | None
-    """None: GPUs were used that have no price."""
+    """The cost. None: GPUs were used that have no price."""
     deadlines: int
     deadlines_met: int
 
@@ -168,7 +168,7 @@ def jain(values: Sequence[float]) -> float | None:
 
 
 class ShareError(NamedTuple):
-    """How far a team was from its share while it waited, in GPU-seconds."""
+    """The distance of a team from its share while it waited, in GPU-seconds."""
 
     net_gpu_s: float
     """|∫ (GPUs it holds − its share) dt|: too much counts like too little."""
@@ -207,7 +207,7 @@ def share_error(
 
 
 def _changes(outcome: JobOutcome, end_s: float) -> Iterable[tuple[float, int, float]]:
-    """When a job changes its team's waiting jobs and GPUs, and by how much."""
+    """The moments at which a job changes its team's waiting jobs and GPUs, with the amounts."""
     gpus = outcome.job.total_gpus
     yield outcome.job.submit_s, 1, 0.0
     for held in outcome.attempts:

@@ -53,7 +53,7 @@ class Hindsight:
 
     @property
     def by_best(self) -> float:
-        """What was paid by the best possible."""
+        """The cost divided by the best possible."""
         return self.paid_micro_usd / self.best_micro_usd
 
 

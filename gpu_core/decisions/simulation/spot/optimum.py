@@ -116,6 +116,6 @@ class _Table:
 
 
 def _lost_by_age(changeover: int, tick: int) -> list[int]:
-    """What a start loses in its first tick, its second and so on; 0 at last. Two ages or more."""
+    """The loss of a start in its first tick, its second and so on; 0 at last. Two ages or more."""
     lost = [min(tick, max(0, changeover - age * tick)) for age in range(-(-changeover // tick) + 1)]
     return lost if len(lost) > 1 else [0, 0]

@@ -17,7 +17,7 @@ from gpu_core.decisions.simulation.spot.trace import SpotTrace
 
 
 class Place(NamedTuple):
-    """Where spot comes and goes together."""
+    """A place whose spot comes and goes together."""
 
     gpu_type: str
     zone: str | None

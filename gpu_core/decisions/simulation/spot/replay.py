@@ -50,18 +50,18 @@ class Task:
 
     @property
     def on_demand_micro_usd(self) -> float:
-        """What the work alone costs on on-demand: what costs are compared with."""
+        """The cost of the work alone on on-demand, with which costs are compared."""
         return self.work_s * self.on_demand_micro_usd_per_hour / SECONDS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """What the strategy knows of the changeover, where it does not know the task's."""
+    """The strategy's knowledge of the changeover, where it does not know the task's."""
 
     policy_s: float
-    """What the policy says."""
+    """The changeover of the policy."""
     losses_s: tuple[float, ...] = ()
-    """What earlier starts of the same deployment lost."""
+    """The losses of earlier starts of the same deployment."""
     is_learning: bool = True
     """The replay's own starts are measured, too. False: only `policy_s` is ever used."""
 
@@ -166,7 +166,7 @@ class ReplayedRun:
         self.done_s = {Capacity.SPOT: 0.0, Capacity.ON_DEMAND: 0.0}
 
     def state(self, tick: int, spot: SpotRecord) -> CapacityState:
-        """What the choice of capacity reads in this tick."""
+        """The input of the choice of capacity in this tick."""
         elapsed_s = float(tick * self.tick_s)
         return CapacityState(
             work_s=self.task.work_s,
