@@ -1,4 +1,4 @@
-"""What a period is billed: one charge for each resource that an attempt held at one price.
+"""The charges of a period: one charge for each resource that an attempt held at one price.
 
 A reserved machine is a commitment: it is bought for its time, its runs' charges use it up, and what
 they leave is unused. Used and unused make its cost, to the micro-dollar.
@@ -61,7 +61,7 @@ class CommittedTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """What an attempt held of one resource at one price in one month. Its cost is exact."""
+    """The use of one resource by an attempt at one price in one month. Its cost is exact."""
 
     run: RunRecord
     attempt: Attempt
@@ -86,7 +86,7 @@ class Unused:
 
 
 class Amounts:
-    """What charges and unused times cost in whole micro-USD, when all are known.
+    """The cost of charges and unused times in whole micro-USD, when all are known.
 
     Without reserved machines they add up to the report of the same window. The charges and the rest
     of a reserved machine add up to what it costs, rounded with all others.
@@ -113,7 +113,7 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Held:
-    """What an attempt held at one price in one month, and which of it was on reserved machines."""
+    """The use of an attempt at one price in one month, and its part on reserved machines."""
 
     run: RunRecord
     attempt: Attempt
@@ -146,7 +146,7 @@ Record = tuple[RunRecord, Sequence[Attempt]]
 
 
 class Charges:
-    """What is billed for a window, record by record: none is kept when its charges are made.
+    """The charges of a window, record by record: none is kept when its charges are made.
 
     A charge never crosses the turn of a month, so that it is in one billing period.
 

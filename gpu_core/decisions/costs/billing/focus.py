@@ -183,7 +183,7 @@ def _unused(time: CommittedTime, exact_micro_usd: Exact, micro_usd: int) -> Focu
 
 
 def _machine_row(time: CommittedTime, exact_micro_usd: Exact) -> FocusRow:
-    """What is the same of a machine's purchase and of what is left of it."""
+    """The columns that a machine's purchase and its unused rest have in common."""
     machine, month = time.interval, billing_period(time.period.start)
     price = Decimal(time.unit_micro_usd) / MICRO_USD_PER_USD
     hours = _rounded(time.hours(exact_micro_usd))

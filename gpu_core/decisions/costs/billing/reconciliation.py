@@ -36,7 +36,7 @@ class Step(StrEnum):
     TIME = "time that the ledger does not have"
     """Hours before the worker saw the machine, and after; less than zero: hours not billed."""
     COMMITTED = "covered by commitments"
-    """What commitments took off the price of machines of ours."""
+    """The amount that commitments took off the price of our machines."""
     UNPRICED = "machines without a price in the ledger"
     NOT_BILLED = "machines that are not on the bill"
     OTHER_NODES = "machines that are not in the ledger"
@@ -103,7 +103,7 @@ class Reconciliation:
     machines: tuple[MachineBill, ...]
     """Machines of ours, the one that differs most first."""
     lines: Mapping[int, Step | None]
-    """Where each line belongs; None: to a machine of ours."""
+    """The step of each line; None: it belongs to a machine of ours."""
     steps: Mapping[Step, Fraction]
     """From `ledger_micro_usd` to `billed_micro_usd`; only those that are not zero."""
     billed_micro_usd: Fraction
@@ -112,7 +112,7 @@ class Reconciliation:
 
     @property
     def ledger_micro_usd(self) -> Exact:
-        """What the ledger says of the machines with a price and a provider's id."""
+        """The ledger's cost of the machines with a price and a provider's id."""
         return sum((m.micro_usd for m in self.machines if m.micro_usd is not None), Fraction(0))
 
 

@@ -1,4 +1,4 @@
-"""What a provider's bill says of runs: each with what it was charged and what that time is billed.
+"""A provider's bill by run: each with its charge in the ledger and the bill for that time.
 
 A run holds GPUs for a time on a machine of ours. The bill says what an hour of this machine costs,
 and the run's time there is billed at this rate instead of the ledger's. The rest of the machine's
@@ -22,7 +22,7 @@ from gpu_core.decisions.model.attempts import Attempt, RunRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptBill:
-    """What an attempt was charged on one machine of a bill, and what that is billed."""
+    """The charge of an attempt on one machine of a bill, and the bill for it."""
 
     flow_run_id: str
     attempt_id: str
@@ -38,7 +38,7 @@ class AttemptBill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunBill:
-    """What bills say of a run, all of them together."""
+    """The sum of all bills of a run."""
 
     charged_micro_usd: int = 0
     """The part of its cost that is on bills."""

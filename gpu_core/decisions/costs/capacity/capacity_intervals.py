@@ -1,4 +1,4 @@
-"""When which machine was there, at which price: what is paid for, whether a run holds it or not.
+"""The times of each machine, with its price: they are paid for, whether a run holds it or not.
 
 An interval has one machine and one price. A machine whose price, GPUs or other facts change begins
 another interval in the same moment, so that sums need no second table.
@@ -13,7 +13,7 @@ from gpu_core.decisions.costs.prices.price_book import Capacity, MachinePrice
 from gpu_core.decisions.model.cluster import Machine, Node
 
 SEEN_EVERY = timedelta(seconds=60)
-"""How often a worker writes down which machines it sees."""
+"""The interval at which a worker records the machines that it sees."""
 
 WATCHED = 3 * SEEN_EVERY
 """A machine that was seen this long ago at most was watched all the time since."""
@@ -46,7 +46,7 @@ class CapacityInterval:
     """Whose worker wrote it, and prices it."""
     node: str
     incarnation: str | None = None
-    """Which machine of this name: a Node object's uid, a boot's id."""
+    """The machine among those of this name: a Node object's uid, a boot's id."""
     instance_id: str | None = None
     """The provider's, such as `aws:///us-east-1a/i-0abc`."""
     instance_type: str | None = None
@@ -65,9 +65,9 @@ class CapacityInterval:
     """Since when the source has had this price; None: it does not say."""
     since: datetime
     until: datetime | None = None
-    """None: it is there."""
+    """The end of the interval; None: the machine is there."""
     seen_at: datetime
-    """When a worker last wrote down that it is there."""
+    """The moment at which a worker last recorded it."""
     end_reason: IntervalEnd | None = None
     faulty_gpus: int | None = None
     """GPUs that were held because they are not well; None: from before this was kept."""

@@ -72,14 +72,14 @@ class MachineCost:
     capacity: Usage
     """All GPU time of the machine, and its price."""
     attributed: Usage
-    """What its runs paid, no more than the machine costs."""
+    """The amount that its runs paid, no more than the machine costs."""
     idle: Usage
     """The rest. Unpriced where the machine, or a run on it, has no price."""
     faults: Usage
     """The part of `idle` that no run could use, as its GPUs were held because they are not well."""
     beyond_micro_usd: Exact
-    """What its runs paid beyond that: attempts overlap because clocks or prices differed. 0 where
-    the machine has no price."""
+    """The amount that its runs paid beyond that: attempts overlap because clocks or prices
+    differed. 0 where the machine has no price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class CapacityCost:
 
     @property
     def beyond_micro_usd(self) -> int:
-        """What runs paid beyond what their machines cost, as attempts overlap."""
+        """The amount that runs paid beyond the cost of their machines, as attempts overlap."""
         exact = sum((machine.beyond_micro_usd for machine in self.machines), Fraction(0))
         return round_half_up(exact)
 

@@ -32,10 +32,10 @@ _NOTHING = Catalog()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """What is paid for: which GPUs, of which machine, where, on which terms. None: unknown."""
+    """The capacity that is paid for: its GPUs, machine, place and terms. None: unknown."""
 
     gpu_type: str | None
-    """None: no GPU."""
+    """The GPU type; None: no GPU."""
     capacity_type: str
     instance_type: str | None = None
     region: str | None = None
@@ -74,7 +74,8 @@ class MachinePrice(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceBook:
-    """Where prices are asked for: `policy.rates`, your sheet, the catalog, then `policy.prices`."""
+    """The sources of prices, in order: `policy.rates`, your sheet, the catalog, then
+    `policy.prices`."""
 
     policy: Policy
     sheet: Catalog = _NOTHING

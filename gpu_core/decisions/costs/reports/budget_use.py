@@ -1,4 +1,4 @@
-"""What budgets have used in their current period, and what it comes to at its end."""
+"""The use of budgets in their current period, and its projection to the period's end."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,8 +18,8 @@ class BudgetUse(NamedTuple):
     policy: BudgetPolicy
     used: int
     forecast: int | None
-    """What it comes to at the end of the period if usage continues at its mean rate; None: the
-    period has just started."""
+    """The use at the end of the period if usage continues at its mean rate; None: the period has
+    just started."""
     ends_at: datetime
 
 

@@ -13,7 +13,7 @@ from gpu_core.decisions.costs.usage.usage_cost import RunCost, Window
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 
 DailyCosts = Mapping[date, Sequence[RunCost]]
-"""What each run cost on each UTC day; a day that is not there cost nothing."""
+"""The cost of each run on each UTC day; a missing day cost nothing."""
 
 DIMENSIONS = ("team", "project", "deployment", "gpu_type", "capacity_type", "zone")
 """The keys of a history's slices, in this order."""

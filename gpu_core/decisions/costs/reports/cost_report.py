@@ -40,7 +40,7 @@ COLUMNS_OF_ATTEMPTS: Mapping[str, str] = MappingProxyType(
 """Keys of an attempt, and the ledger's columns."""
 
 COST_KEYS = (*COLUMNS_OF_RUNS, *COLUMNS_OF_ATTEMPTS)
-"""What costs can be grouped by."""
+"""The keys by which costs can be grouped."""
 
 _KEY_NAMES = tuple(key.replace("_", "-") for key in COST_KEYS)
 MOST_KEYS = 3
@@ -52,7 +52,7 @@ Keys = tuple[str | int | None, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostSlice:
-    """What a part of a group held at one tariff."""
+    """The use of a part of a group at one tariff."""
 
     keys: Keys
     tariff: Tariff
@@ -93,7 +93,7 @@ class CostRow:
     """Its share of idle capacity, which is not in `usage`."""
     idle_micro_usd: int = 0
     bill: BillSum | None = None
-    """What providers' bills say of it; None: nothing."""
+    """The part that is on providers' bills; None: none is."""
 
     @property
     def exact_micro_usd(self) -> Fraction:
@@ -147,7 +147,8 @@ class CostReport:
     """The part of all idle capacity that was held because its GPUs are not well."""
     faults_micro_usd: int = 0
     beyond_micro_usd: int = 0
-    """What runs paid beyond what their machines cost, as attempts overlap; it is in the rows."""
+    """The amount that runs paid beyond the cost of their machines, as attempts overlap; it is in
+    the rows."""
 
     @property
     def total(self) -> CostRow:

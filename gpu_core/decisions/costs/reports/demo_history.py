@@ -23,7 +23,7 @@ _ANOMALY_HOURS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """What a generated deployment does on an ordinary weekday."""
+    """The work of a generated deployment on an ordinary weekday."""
 
     team: str
     project: str

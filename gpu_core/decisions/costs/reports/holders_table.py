@@ -65,9 +65,9 @@ class HoldersTableEntry:
     ending: str | None
     """The `EndReason` that the worker terminates it for; None: it runs."""
     must_stop_by: datetime | None
-    """When it is killed at the latest, where it is being terminated."""
+    """The latest moment at which it is killed, where it is being terminated."""
     accrued_micro_usd: int | None
-    """What this attempt has cost until `accrued_at`; None: a part of it has no price."""
+    """The cost of this attempt until `accrued_at`; None: a part of it has no price."""
     accrued_at: datetime
     micro_usd_per_hour: int | None
 
@@ -161,7 +161,7 @@ def from_holder_row(row: Row) -> HoldersTableEntry:
 
 
 def holders_markdown(entries: Sequence[HoldersTableEntry], most_rows: int = 20) -> str:
-    """Who holds GPUs, as Markdown: a sentence, and a table with links to the runs."""
+    """The holders of GPUs as Markdown: a sentence, and a table with links to the runs."""
     if not entries:
         return "No run holds GPUs."
     rows = [

@@ -11,7 +11,7 @@ from gpu_core.decisions.model.markdown import cell, table
 from gpu_core.decisions.model.units import count, format_duration, require_aware
 
 PERIOD = timedelta(days=30)
-"""How far back runs count, by the end of their last attempt."""
+"""The age up to which runs count, by the end of their last attempt."""
 
 ARTIFACT_KEY = "gpu-run-durations"
 

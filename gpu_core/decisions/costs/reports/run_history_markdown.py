@@ -83,7 +83,7 @@ def _total(attempts: Sequence[Attempt]) -> str:
 
 
 def _usage(attempt: Attempt) -> Usage:
-    """What it used and cost until it was over; nothing while it is not."""
+    """The use and cost of an attempt that is over; nothing while it is not."""
     at = attempt.released_at
     return NO_USAGE if at is None else usage_until(attempt, at)
 

@@ -25,14 +25,14 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaidAttempt:
-    """What is asked of an attempt: few values of many, as a month has 100,000 of them."""
+    """The facts that are read of an attempt: few, as a month has 100,000 attempts."""
 
     flow_run_id: str
     deployment: str | None
     number: int
     gpu_type: str | None
     released_us: int | None
-    """When it was over, in microseconds since 1970; None: it is not."""
+    """The moment of its end, in microseconds since 1970; None: it is not over."""
     is_completed: bool
     paid: Sequence[tuple[Tariff, int]]
     """Its prices, each with the microseconds for which it was paid; empty while it is not over."""
@@ -46,14 +46,14 @@ class CheaperType:
 
     deployment: str
     gpu_type: str
-    """What they ran on."""
+    """The GPU type that they ran on."""
     runs: int
     """Completed runs on it that ended in the window."""
     cheaper: str
     """The other type."""
     micro_usd: int | None
-    """What these runs would have cost less there, by the median of the deployment's runs on both.
-    None: it has too few runs there, and only memory and price speak for it."""
+    """The saving of these runs there, by the median of the deployment's runs on both. None: it has
+    too few runs there, and only memory and price speak for it."""
     pays_below: float
     """How many times as long a run may take on the other type until it costs as much."""
 
@@ -190,7 +190,7 @@ def _memory_mib(gpu_type: str) -> int | None:
 
 
 def _hourly(attempts: Iterable[PaidAttempt]) -> Mapping[str, Fraction]:
-    """What an hour of a GPU of each type cost on average, where all of it has a price."""
+    """The mean cost of an hour of a GPU of each type, where all of it has a price."""
     held: dict[str, dict[Tariff, int]] = defaultdict(lambda: defaultdict(int))
     for attempt in attempts:
         if attempt.gpu_type is not None:

@@ -34,9 +34,9 @@ class KindCost:
     spot_us: int
     """Of these on spot."""
     spot_on_demand: Fraction | None
-    """What these cost on demand."""
+    """Their cost on demand."""
     actual: Fraction | None
-    """What they cost."""
+    """Their cost."""
     saved_by: Mapping[str, Fraction | None]
     """By capacity type: the on-demand price of the same machine-hours, less what was paid. Spot is
     always there, and 0 where no machine was on spot."""

@@ -27,7 +27,7 @@ from gpu_core.decisions.model.cluster import SPOT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonthWork:
-    """What ran in a month, as far as savings depend on it."""
+    """The work of a month, as far as savings depend on it."""
 
     attempts: Sequence[PaidAttempt] = ()
     """All attempts of each run that has one in the month."""
@@ -48,7 +48,7 @@ class Cluster(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedCluster:
-    """What a fixed cluster costs, and why the month cost less: the parts add up to its cost.
+    """The cost of a fixed cluster, in parts: that of the month, and the reasons why it is lower.
 
     `micro_usd` is the month's cost, `elasticity`, `spot` and `reserved`, less `commitment`.
     """
@@ -57,13 +57,14 @@ class FixedCluster:
     gpus: int
     micro_usd: int
     elasticity_micro_usd: int
-    """What is not paid because machines go when they are not needed, at on-demand prices."""
+    """The amount that is not paid because machines go when they are not needed, at on-demand
+    prices."""
     spot_micro_usd: int
-    """What the machines on spot cost less than on demand."""
+    """The amount by which the machines on spot cost less than on demand."""
     reserved_micro_usd: int
     """The same for machines on other terms, such as `reserved`."""
     commitment_micro_usd: int
-    """What the commitment takes off the fixed cluster's on-demand price."""
+    """The amount that the commitment takes off the fixed cluster's on-demand price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +74,9 @@ class SpotSavings:
     gpu_us: int
     """GPU-microseconds on spot."""
     micro_usd: int
-    """What was saved: less paid per hour."""
+    """The saving: less paid per hour."""
     interruptions_micro_usd: int | None
-    """What was paid again for work that interruptions lost, at on-demand prices; None: unknown."""
+    """The cost of work that interruptions lost, at on-demand prices; None: unknown."""
 
     @property
     def net_micro_usd(self) -> int | None:
@@ -97,7 +98,7 @@ class Commitment:
     machines: int | None
     """How many to commit; None: the price is unknown."""
     micro_usd: int | None
-    """What that saves in the window."""
+    """The saving in the window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +107,7 @@ class MonthSavings:
 
     window: Window
     micro_usd: int | None
-    """What the machines cost; None: of no machine is enough known, or none of the time is."""
+    """The cost of the machines; None: too little is known of the machines or the time."""
     on_demand_micro_usd: int | None
     """The same machine-hours on demand."""
     best_micro_usd: int | None

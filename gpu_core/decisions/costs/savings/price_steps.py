@@ -1,4 +1,4 @@
-"""What a kind of machine costs over time, as far as the ledger and the price book know it."""
+"""The price of a kind of machine over time, as far as the ledger and the price book know it."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence

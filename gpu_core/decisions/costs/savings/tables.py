@@ -32,7 +32,7 @@ class SavingsTable(NamedTuple):
 
 
 def savings_tables(found: MonthSavings) -> tuple[SavingsTable, ...]:
-    """What was saved, what could be, and by what; tables without a row are left out."""
+    """The tables of actual and possible savings; tables without a row are left out."""
     tables = (
         SavingsTable("Spot and on demand", ("Machine-hours of the time", "USD"), _terms(found)),
         _clusters(found),
@@ -51,7 +51,7 @@ def savings_tables(found: MonthSavings) -> tuple[SavingsTable, ...]:
 
 
 def savings_notes(found: MonthSavings) -> tuple[str, ...]:
-    """What is in no sum or cannot be compared, and what is a projection."""
+    """Notes on amounts that are in no sum or cannot be compared, and on projections."""
     notes = [
         f"{hours:,.2f} GPU-hours of {kind} are in no sum: a price of theirs is unknown"
         for kind, hours in found.unpriced

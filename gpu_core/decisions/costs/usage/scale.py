@@ -51,7 +51,7 @@ class Scale:
         return gpu / (self._time_denominator * US_PER_HOUR)
 
     def usage(self, used: Used) -> Usage:
-        """What it used and cost, exactly."""
+        """Its use and cost, exactly."""
         of_each = list(used)
         times = [0] * 5
         for tariff, us in of_each:

@@ -1,4 +1,4 @@
-"""What an attempt's time was used for: each microsecond that it held has one use.
+"""The uses of an attempt's time: each microsecond that it held has one use.
 
 Waiting on a node, repeating a start and losing work cost as much as progress does.
 """
@@ -17,7 +17,7 @@ from gpu_core.decisions.model.units import epoch_us
 
 
 class TimeUse(StrEnum):
-    """What a part of the held time was used for, in the order in which an attempt has them."""
+    """A use of a part of the held time, in the order in which an attempt has them."""
 
     QUEUED_ON_NODE = "queued_on_node"
     """From admission until its process was created: a pod that waits, an image that is pulled."""
@@ -36,14 +36,14 @@ UsesUs = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tariff:
-    """What is held, and at which rates. One object for equal amounts makes sums fast."""
+    """The held amounts and their rates. One object for equal amounts makes sums fast."""
 
     unit: Usage
-    """What a microsecond of it uses and costs."""
+    """The use and cost of a microsecond of it."""
 
     @classmethod
     def of(cls, held: Held, rates: Rates) -> "Tariff":
-        """What it uses and costs to hold this at these rates."""
+        """The use and cost of holding this at these rates."""
         return cls(usage_for(held, 1, rates))
 
     def usage(self, held_us: Exact) -> Usage:
@@ -108,7 +108,8 @@ def spans_of_prices(
 
 
 def _turns_us(attempt: Attempt, now: datetime) -> tuple[int, int, int, int, int]:
-    """When its uses begin and when the last one ends, in microseconds since 1970; they grow."""
+    """The beginnings of its uses and the end of the last one, in microseconds since 1970; they
+    grow."""
     start = epoch_us(attempt.admitted_at)
     end = max(start, epoch_us(attempt.released_at or now))
     lost = end

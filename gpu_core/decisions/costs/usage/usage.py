@@ -1,4 +1,4 @@
-"""What was used and what it cost, in exact numbers: parts add up to the whole however it is cut.
+"""Use and cost in exact numbers: parts add up to the whole however it is cut.
 
 Nothing is rounded here. A seventh of a GPU for an hour is exactly that, and so is its cost; whole
 micro-dollars are made once, where people read them (`round_half_up`, `apportioned`).

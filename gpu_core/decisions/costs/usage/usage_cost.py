@@ -1,4 +1,4 @@
-"""What runs cost: what they held, times its price, in sums that always add up.
+"""The cost of runs: their use times its price, in sums that always add up.
 
 Cost is allocated: a GPU is paid for from admission until it is free again, busy or not.
 """
@@ -83,7 +83,7 @@ class RunCost:
     the admission of the next. A flow that suspended itself waits for a person, which is not
     counted. None for a run that was never admitted."""
     rewaits: int
-    """How often the run went back into the line after its first admission."""
+    """The number of times that the run went back into the line after its first admission."""
 
     @property
     def held_gpus(self) -> bool:
@@ -179,7 +179,7 @@ def _usage_between(attempt: Attempt, start: datetime, end: datetime) -> Usage:
 
 
 def _held_between(attempt: Attempt, held: "Held", start: datetime, end: datetime) -> Usage:
-    """What it used in [start, end), with each of its prices for the time that it held."""
+    """Its use in [start, end), with each of its prices for the time that it held."""
     if attempt.released_at is not None:
         end = min(end, attempt.released_at)
     changes = attempt.price_changes
@@ -199,7 +199,7 @@ def _held_us(start: datetime, end: datetime) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What is paid for. CPU and memory as requested; None: unknown."""
+    """The resources that are paid for. CPU and memory as requested; None: unknown."""
 
     gpus: Fraction
     priced_gpus: Fraction
@@ -364,7 +364,8 @@ def format_cost(usage: Usage) -> str:
 
 
 def without_price(usage: Usage) -> str:
-    """What has no price, in parentheses behind a sum of money; empty: all of it has one."""
+    """The use without a price, in parentheses behind a sum of money; empty: all of it has a
+    price."""
     parts = []
     if usage.unpriced_gpu_us:
         parts.append(f"{usage.unpriced_gpu_s / SECONDS_PER_HOUR:.2f} GPU-hours")

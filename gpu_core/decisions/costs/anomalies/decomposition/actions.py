@@ -29,7 +29,7 @@ class Action:
     text: str
     """One sentence with the effect."""
     micro_usd_per_day: int
-    """What the day would have cost with it."""
+    """The cost of the day with it."""
 
 
 def propose(found: Decomposition, now: Sequence[Part], before: Sequence[Part]) -> Action | None:

@@ -48,7 +48,7 @@ class Side:
         return self.weight * sum(part.micro_usd for part in self.parts)
 
     def places(self) -> dict[Place, Held]:
-        """What was held where."""
+        """The held resources by place."""
         found: dict[Place, Held] = {}
         for part in self.parts:
             attempt = part.attempt

@@ -13,7 +13,7 @@ from gpu_core.decisions.costs.usage.usage import apportioned_parts
 from gpu_core.decisions.model.errors import InvalidInput
 
 DIMENSIONS = ("team", "deployment", "gpu_type", "capacity_type", "zone")
-"""Where an excess is looked for."""
+"""The keys by which the place of an excess is searched."""
 
 REFERENCE_DAYS = 28
 """How many days before a day may be compared with it: four of each weekday."""

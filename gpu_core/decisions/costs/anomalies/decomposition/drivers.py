@@ -39,12 +39,12 @@ class Driver(StrEnum):
     CPU_AND_MEMORY = "CpuAndMemory"
     """CPU and memory with a price of their own, for each GPU-hour."""
     OTHER = "Other"
-    """What the runs at hand do not explain."""
+    """The part that the known runs do not explain."""
 
 
 Number = int | Fraction
 Level = str | Number | None
-"""What something was before or now: a name, or an amount; None: unknown."""
+"""A value before or now: a name, or an amount; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

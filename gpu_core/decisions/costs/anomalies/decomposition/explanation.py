@@ -1,4 +1,4 @@
-"""Why the parts of one day's cost were unusual, from the runs of that day and of those before."""
+"""The causes of unusual parts of one day's cost, from the runs of that day and of those before."""
 
 from collections.abc import Collection
 from datetime import date, datetime

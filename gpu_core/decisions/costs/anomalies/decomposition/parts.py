@@ -1,4 +1,4 @@
-"""What a day's cost is made of: who held which GPUs, for how long, at which price, and what for."""
+"""The parts of a day's cost: the holder, the GPUs, the time, the price and the use."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -52,7 +52,7 @@ class Part:
     other_micro_usd: Exact
     """The cost of CPU and memory that have a price of their own."""
     idle: Fraction | None
-    """Which part of it the GPUs were idle; None: not measured."""
+    """The idle part of the GPUs' time; None: not measured."""
 
     @property
     def micro_usd(self) -> Exact:

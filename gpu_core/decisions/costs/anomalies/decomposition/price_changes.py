@@ -20,7 +20,7 @@ _LEVELS = (Driver.GPU_TYPE, Driver.CAPACITY_TYPE, Driver.ZONE)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What was held at a place, and what it cost: GPUs, and CPU and memory."""
+    """The resources held at a place, and their cost: GPUs, and CPU and memory."""
 
     units: Number = 0
     gpu: Number = 0

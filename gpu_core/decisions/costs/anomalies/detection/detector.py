@@ -55,13 +55,13 @@ class JudgedPoint:
     """The judgement of one point of a series."""
 
     value: int | None
-    """What it was; None where that is unknown."""
+    """The actual value; None where it is unknown."""
     expected: int | None = None
-    """What was expected; None: it was planned, or too little is known."""
+    """The expected value; None: it was planned, or too little is known."""
     sigmas: float | None = None
     """The distance of the two, of their logarithms, in standard deviations of earlier distances."""
     kind: AnomalyKind | None = None
-    """None: nothing unusual."""
+    """The kind of anomaly; None: nothing is unusual."""
     since: int | None = None
     """The index of the anomaly's first point."""
     is_new: bool = False

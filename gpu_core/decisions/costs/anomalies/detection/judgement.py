@@ -46,7 +46,7 @@ class Judgement:
 
     day: date
     part: Scope
-    """What was judged."""
+    """The judged part of the cost."""
     verdict: AnomalyVerdict
     cost_micro_usd: int
     expected_micro_usd: int | None
@@ -62,9 +62,9 @@ class Judgement:
     causes: tuple[Cause, ...] = ()
     """The dearest excess first; only for an anomaly."""
     why: Decomposition | None = None
-    """What the difference from the expected cost is made of; None: no anomaly, or not known."""
+    """The parts of the difference from the expected cost; None: no anomaly, or not known."""
     action: Action | None = None
-    """What would bring the cost back; None: nothing is proposed."""
+    """The remedy for the cost; None: nothing is proposed."""
     summary: str
     """One sentence with the numbers."""
 

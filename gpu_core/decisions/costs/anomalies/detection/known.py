@@ -1,4 +1,4 @@
-"""What people know of costs beforehand: planned activity, and what teams' budgets allow."""
+"""Known facts about future costs: planned activity, and the budgets of teams."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +15,12 @@ class Known:
     planned: Sequence[PlannedActivity] = ()
     """Announced days are neither judged nor learned from."""
     budgets_micro_usd_per_day: Mapping[str, int] = field(default_factory=dict)
-    """What each team's budget allows in a day: a team without a history is judged by it."""
+    """The amount that each team's budget allows in a day: a team without a history is judged by
+    it."""
 
     @classmethod
     def by(cls, policy: Policy, planned: Sequence[PlannedActivity] = ()) -> "Known":
-        """What the policy says, and further announced activity."""
+        """Known facts by the policy, and further announced activity."""
         return cls(
             planned=(*planned, *planned_by(policy.calendar.planned)),
             budgets_micro_usd_per_day=team_budgets_micro_usd_per_day(policy.budgets),

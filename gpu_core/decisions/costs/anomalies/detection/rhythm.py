@@ -1,4 +1,4 @@
-"""How costs repeat: by weekday, or by hour of the day and of the week; and what is then unusual."""
+"""The rhythm of costs, by weekday or by hour of the day and of the week, and deviations from it."""
 
 from dataclasses import dataclass
 

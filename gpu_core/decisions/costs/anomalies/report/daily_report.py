@@ -44,17 +44,17 @@ class DayReport:
     judgements: tuple[Judgement, ...]
     """The first is the total's; then one for each team; then parts that were unusual."""
     days: tuple[DayCost, ...] = ()
-    """What this day and those before it cost, in order."""
+    """The cost of this day and of those before it, in order."""
     outlook: str | None = None
     """The last 7 days against the 7 before, and the month; None: too little is known."""
     hours: tuple[UnusualHours, ...] = ()
     """Hours of the day that cost more than usual, the total's first."""
     capacity: CapacityCost | None = None
-    """What machines cost on that day; None: not read."""
+    """The cost of machines on that day; None: not read."""
     budgets: tuple[BudgetUse, ...] = ()
-    """What the policy's budgets had used at the end of that day."""
+    """The use of the policy's budgets at the end of that day."""
     savings: MonthSavings | None = None
-    """What was saved in the month up to that day; None: not read."""
+    """The savings of the month up to that day; None: not read."""
     generated_before: int = 0
     """How many generated runs the day is compared with, where those were asked for."""
 
