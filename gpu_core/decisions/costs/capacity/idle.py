@@ -11,16 +11,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
-from math import lcm
 
 from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
-from gpu_core.decisions.costs.reports.cost_report import CostReport, CostRow
+from gpu_core.decisions.costs.reports.cost_report import CostReport
 from gpu_core.decisions.costs.usage.usage import (
     NO_USAGE,
     US_PER_HOUR,
     Exact,
     Usage,
-    apportioned_parts,
+    apportioned,
     round_half_up,
     sum_usage,
 )
@@ -226,39 +225,30 @@ def with_parts(
 ) -> CostReport:
     """The report with the part of each row in idle capacity, and with what is in no row.
 
-    Rows and idle add up to the micro-dollar.
+    Rows keep what they cost without idle capacity, as on the bill; with idle they add up to the
+    micro-dollar.
     """
     rows = report.rows
-    whole = _whole_micro_usd(rows, [*(p.exact_micro_usd for p in parts), line.exact_micro_usd])
+    of_idle = [*(part.exact_micro_usd for part in parts), line.exact_micro_usd]
+    of_rows = Fraction(
+        sum(r.scaled_cost for r in rows), rows[0].scale.cost_denominator if rows else 1
+    )
+    both = round_half_up(of_rows + sum(of_idle, Fraction(0)))
+    *shared, own_line = apportioned(of_idle, both - sum(row.micro_usd for row in rows))
     return replace(
         report,
         rows=tuple(
             # By run there are as many rows as runs, and few of them change.
             row
-            if (cost, part, of_idle) == (row.micro_usd, row.idle, row.idle_micro_usd)
-            else replace(row, micro_usd=cost, idle=part, idle_micro_usd=of_idle)
-            for row, cost, part, of_idle in zip(
-                rows, whole, parts, whole[len(rows) : -1], strict=False
-            )
+            if (part, micro_usd) == (row.idle, row.idle_micro_usd)
+            else replace(row, idle=part, idle_micro_usd=micro_usd)
+            for row, part, micro_usd in zip(rows, parts, shared, strict=True)
         ),
         idle=line,
-        idle_micro_usd=whole[-1],
+        idle_micro_usd=own_line,
         faults=faults,
         # Never more than the whole that it is a part of, however that was rounded.
-        faults_micro_usd=min(faults.micro_usd, sum(whole[len(rows) :])),
-    )
-
-
-def _whole_micro_usd(rows: Sequence[CostRow], others: Sequence[Exact]) -> list[int]:
-    """The costs of the rows and other amounts in whole micro-USD, which add up."""
-    of_rows = rows[0].scale.cost_denominator if rows else 1
-    common = lcm(of_rows, *(amount.denominator for amount in others))
-    return apportioned_parts(
-        [
-            *(row.scaled_cost * (common // of_rows) for row in rows),
-            *(amount.numerator * (common // amount.denominator) for amount in others),
-        ],
-        common,
+        faults_micro_usd=min(faults.micro_usd, sum(shared) + own_line),
     )
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from gpu_core.decisions.costs.capacity.idle import CapacityCost, with_parts
-from gpu_core.decisions.costs.reports.cost_report import CostReport, CostRow
+from gpu_core.decisions.costs.reports.cost_report import CostReport, CostRow, Keys
 from gpu_core.decisions.costs.usage.scale import Scale
 from gpu_core.decisions.costs.usage.usage import NO_USAGE, Usage, round_half_up, sum_usage
 from gpu_core.decisions.costs.usage.usage_cost import Window
@@ -75,19 +75,19 @@ def with_reserved_idle(
             got=f"by {', '.join(report.keys)}",
             remedy="use --by team, or another rule",
         )
-    idle_of: dict[str, list[Usage]] = {}
+    idle_of: dict[Keys, list[Usage]] = {}
     rest: list[Usage] = []
     for time, capacity in costs:
         for machine in capacity.machines:
             team = time.team_by_node.get(machine.interval.node)
-            (rest if team is None else idle_of.setdefault(team, [])).append(machine.idle)
-    known = {row.keys[0] for row in report.rows}
-    rows = (*report.rows, *(_empty(team) for team in sorted(idle_of.keys() - known)))
+            (rest if team is None else idle_of.setdefault((team,), [])).append(machine.idle)
+    known = {row.keys for row in report.rows}
+    rows = (*report.rows, *map(_empty, sorted(idle_of.keys() - known)))
     beyond = sum((m.beyond_micro_usd for _, c in costs for m in c.machines), Fraction(0))
     return replace(
         with_parts(
             replace(report, rows=rows),
-            [sum_usage(idle_of.get(str(row.keys[0]), ())) for row in rows],
+            [sum_usage(idle_of.get(row.keys, ())) for row in rows],
             sum_usage(rest),
             sum_usage(capacity.faults for _, capacity in costs),
         ),
@@ -95,9 +95,9 @@ def with_reserved_idle(
     )
 
 
-def _empty(team: str) -> CostRow:
+def _empty(keys: Keys) -> CostRow:
     return CostRow(
-        keys=(team,),
+        keys=keys,
         runs=0,
         attempts=0,
         micro_usd=0,

@@ -334,11 +334,17 @@ def test_who_pays_for_idle_capacity(
 def test_rows_and_idle_add_up_to_the_micro_dollar(
     costs: list[Fraction], idle: Fraction, rule: IdleRule
 ) -> None:
-    found = with_idle(report(*costs), priced(idle), rule)
+    without = report(*costs)
+    found = with_idle(without, priced(idle), rule)
     whole = sum(row.micro_usd + row.idle_micro_usd for row in found.rows) + found.idle_micro_usd
     assert whole == priced(sum(costs) + idle).micro_usd
     parts = [*(row.idle for row in found.rows), found.idle]
     assert sum_usage(parts).exact_micro_usd == idle
+    amounts = [*(row.idle_micro_usd for row in found.rows), found.idle_micro_usd]
+    for amount, part in zip(amounts, parts, strict=True):
+        assert abs(amount - part.exact_micro_usd) < 1
+    # What runs cost is what they are billed, under each rule.
+    assert [row.micro_usd for row in found.rows] == [row.micro_usd for row in without.rows]
 
 
 def test_a_rule_that_is_misspelt_is_named() -> None:

@@ -33,7 +33,7 @@ def reserved(team: str, start_h: float, end_h: float, *nodes: str, name: str = "
     )
 
 
-def report(*teams: str) -> CostReport:
+def report(*teams: str | None) -> CostReport:
     slices = [
         CostSlice(
             keys=(team,),
@@ -81,6 +81,14 @@ def test_the_team_of_the_reservation_pays(
     found = with_reserved_idle(report("a"), costs(reservations, machine()))
     assert {str(row.keys[0]): row.idle_micro_usd for row in found.rows} == want
     assert found.idle_micro_usd == want_line
+
+
+def test_runs_without_a_team_do_not_pay_for_a_team_that_is_named_none() -> None:
+    found = with_reserved_idle(report(None), costs([reserved("None", 0, 2)], machine()))
+    assert {row.keys: row.idle_micro_usd for row in found.rows} == {
+        (None,): 0,
+        ("None",): 2 * PRICE,
+    }
 
 
 def test_only_teams_share_by_reservation() -> None:
