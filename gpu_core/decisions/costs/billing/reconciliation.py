@@ -83,8 +83,10 @@ class MachineBill:
         if not self.is_billed:
             return {Step.NOT_BILLED: -(self.micro_usd or Fraction(0))}
         committed = self.billed_micro_usd - self.before_commitment_micro_usd
-        if self.micro_usd is None or not self.hours:
+        if self.micro_usd is None:
             return {Step.COMMITTED: committed, Step.UNPRICED: self.before_commitment_micro_usd}
+        if not self.hours:  # it was last seen before the time of the bill
+            return {Step.COMMITTED: committed, Step.TIME: self.before_commitment_micro_usd}
         # Lines by other units than time say nothing about it.
         at_our_price = self.micro_usd / self.hours * (self.billed_hours or self.hours)
         return {

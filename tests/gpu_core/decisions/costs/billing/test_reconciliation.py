@@ -242,6 +242,14 @@ def test_a_machine_without_a_price_is_a_step_of_its_own() -> None:
     assert reconciled([line()], unpriced).steps == {Step.UNPRICED: 16_000_000}
 
 
+def test_a_machine_last_seen_before_the_bill_is_billed_time_that_the_ledger_lacks() -> None:
+    """Its price is known; no worker watched it since."""
+    unwatched = replace(OURS, since=at(-2), until=None, seen_at=at(-1))
+    (machine,) = (found := reconciled([line()], unwatched)).machines
+    assert (machine.hours, machine.micro_usd, machine.billed_hours) == (0, 0, 1)
+    assert found.steps == {Step.TIME: 16_000_000}
+
+
 @pytest.mark.parametrize(
     ("row", "want"),
     [
