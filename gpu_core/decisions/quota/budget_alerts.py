@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
+from fractions import Fraction
 from typing import NamedTuple
 
 from gpu_core.decisions.costs.reports.budget_use import budget_use
@@ -98,12 +99,13 @@ def due_alerts(
     for budget in policy.budgets:
         start = period_start(budget.period, now, budget.time_zone)
         use = budget_use(budget, usage, now)
-        percents = sorted({round(100 * budget.warn_at), 100})
+        warn_at = Fraction(str(budget.warn_at))
+        marks = {round(100 * warn_at): warn_at, 100: Fraction(1)}
         reached = [
             AlertMark(budget.name, start, percent)
-            for percent in percents
-            # Cross-multiplied; a budget of nothing is used up by anything.
-            if (use.used and 100 * use.used >= percent * budget.limit) or budget.name in stopped
+            for percent, part in sorted(marks.items())
+            # A budget of nothing is used up by anything.
+            if (use.used and use.used >= part * budget.limit) or budget.name in stopped
         ]
         news = tuple(mark for mark in reached if mark not in sent)
         if news:

@@ -61,6 +61,8 @@ def test_a_period_that_has_just_begun_has_no_forecast():
 
 def test_the_policys_own_mark_and_an_empty_budget():
     assert [a.marks for a in alerts(50, warn_at=0.5)] == [(mark(50),)]
+    assert alerts(82.499999, warn_at=0.825) == [], "a part of a percent counts"
+    assert [a.marks for a in alerts(82.5, warn_at=0.825)] == [(mark(82),)]
     assert alerts(0, usd=0) == []
     assert [a.marks for a in alerts(1, usd=0)] == [(mark(80), mark(100))]
 
