@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mlflow import MlflowClient
 from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
@@ -46,6 +45,9 @@ def count_until_released(folder: str) -> int:
 @flow
 def train_in_a_sweep(folder: str, skill: float) -> int:
     """Count, saving now and then, until a file of this skill says so; log the skill once."""
+    # Its import takes as long as the rest of a run: each story's runs import this file.
+    from mlflow import MlflowClient
+
     release = Path(folder, f"release-{skill}")
     with tracked_run() as run, checkpointing() as ckpt:
         number = ckpt.restore(0)
