@@ -4,6 +4,7 @@ Neither PyTorch nor CuPy is there: NumPy stands in for CuPy, whose functions it 
 """
 
 import json
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -16,11 +17,20 @@ from gpu_core.decisions.telemetry.health import Finding
 from gpu_core.worker.process.gpus.held import HeldGpus
 from tests.support.nvml_driver import build_driver, driver_environment, gpu_lines
 
-# The library is loaded once for a whole process, so that each case gets a process of its own.
+# The library is loaded once for a whole process, so that each case gets a process of its own: the
+# child of one that has imported everything, which takes ten times as long as the checks.
 PROGRAM = """
-import sys
+import json, os, sys
 from gpu_core.cli.gpus.preflight import run_preflight
-sys.exit(run_preflight("GPU-a", pause_s=0.0, as_json="json" in sys.argv))
+for line in sys.stdin:
+    case = json.loads(line)
+    child = os.fork()
+    if not child:
+        os.environ.update(case["environment"])
+        with open(case["output"], "w") as sys.stdout:
+            code = run_preflight("GPU-a", pause_s=0.0, as_json=case["as_json"])
+        os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 CUPY = """
 from types import SimpleNamespace
@@ -50,8 +60,43 @@ ILL = Finding(
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    return build_driver(tmp_path_factory.mktemp("driver"))
+def process(tmp_path_factory):
+    """A process that checks a GPU for each line that it is given."""
+    folder = tmp_path_factory.mktemp("driver")
+    environment = driver_environment(build_driver(folder), folder / "no-machine.txt")
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as started:
+        yield started
+
+
+@pytest.fixture
+def checked(process, tmp_path):
+    """The exit status of a check, and what it printed."""
+
+    def check(cupy, facts, *, as_json=False):
+        machine, modules = tmp_path / "machine.txt", tmp_path / "modules"
+        modules.mkdir()
+        if cupy is not None:
+            (modules / "cupy.py").write_text(cupy)
+        lines = gpu_lines("GPU-other") if facts is None else gpu_lines("GPU-a", **facts)
+        machine.write_text("".join(f"{line}\n" for line in lines))
+        output = tmp_path / "output.txt"
+        environment = {
+            "NVML_MOCK_FILE": str(machine),
+            "PREFECT_INTEGRATIONS_GPU_STATE_DIR": str(tmp_path),
+            "PYTHONPATH": os.pathsep.join([str(modules), *sys.path]),
+        }
+        case = {"environment": environment, "output": str(output), "as_json": as_json}
+        process.stdin.write(f"{json.dumps(case)}\n")
+        process.stdin.flush()
+        return int(process.stdout.readline()), output.read_text()
+
+    return check
 
 
 @pytest.mark.parametrize(
@@ -96,48 +141,26 @@ def driver(tmp_path_factory):
     ],
 )
 def test_a_held_gpu_is_freed_by_checks_that_it_passes(
-    driver, tmp_path, cupy, facts, want_code, want
+    checked, tmp_path, cupy, facts, want_code, want
 ):
     held = HeldGpus(tmp_path)
     held.hold("GPU-a", ILL)
-    done = checked(driver, tmp_path, cupy, facts)
-    assert (done.returncode, want in done.stdout.splitlines()) == (want_code, True), done
+    code, printed = checked(cupy, facts)
+    assert (code, want in printed.splitlines()) == (want_code, True), printed
     assert list(held.read()) == ([] if want_code == 0 else ["GPU-a"])
 
 
-def test_json_has_what_was_checked(driver, tmp_path):
+def test_json_has_what_was_checked(checked, tmp_path):
     held = HeldGpus(tmp_path)
     held.hold("GPU-a", ILL)
-    done = checked(driver, tmp_path, RIGHT, {"temperature": 91}, "json")
-    document = json.loads(done.stdout)
-    assert done.returncode == 1
+    code, printed = checked(RIGHT, {"temperature": 91}, as_json=True)
+    document = json.loads(printed)
+    assert code == 1
     assert document["driver_finding"] == "91 °C, from 85 °C on it is too hot"
     assert (document["has_passed"], document["computed_with"]) == (False, "CuPy")
     assert document["compared_bytes"] > 0
     assert document["computation_fault"] is None
     assert list(held.read()) == ["GPU-a"]
-
-
-def checked(driver, tmp_path, cupy, facts, *arguments):
-    """What a process of its own printed."""
-    machine, modules = tmp_path / "machine.txt", tmp_path / "modules"
-    modules.mkdir()
-    if cupy is not None:
-        (modules / "cupy.py").write_text(cupy)
-    lines = gpu_lines("GPU-other") if facts is None else gpu_lines("GPU-a", **facts)
-    machine.write_text("".join(f"{line}\n" for line in lines))
-    environment = driver_environment(driver, machine)
-    environment |= {
-        "PREFECT_INTEGRATIONS_GPU_STATE_DIR": str(tmp_path),
-        "PYTHONPATH": f"{modules}:{environment['PYTHONPATH']}",
-    }
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_without_a_driver_it_stays_held(tmp_path, monkeypatch, capsys):
