@@ -432,6 +432,8 @@ class Checkpointing:
                     duration_s=saved.duration_s,
                     answers_notice=answers_notice or has_answered,
                     expected_loss_s=self._schedule.expected_loss_s(),
+                    saves=(self._report.saves or 0) + 1,
+                    save_stall_s=self._schedule.times.stall_s,
                 )
             )
 

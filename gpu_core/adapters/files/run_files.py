@@ -61,6 +61,10 @@ class CheckpointReport:
     """When the flow first asked whether to save, or saved: it has done a new step by then."""
     expected_loss_s: float | None = None
     """Work that an interruption without notice loses on average; None: no save was measured."""
+    saves: int | None = None
+    """How many checkpoints this attempt has committed; None: none, or by an earlier version."""
+    save_stall_s: float | None = None
+    """How long the training stands still for a save; None: no save was measured."""
 
     @property
     def checkpointed_at(self) -> datetime | None:
@@ -232,6 +236,8 @@ def _checkpoint_report(fields: RecordFields) -> CheckpointReport:
         answers_notice=fields.optional("answers_notice", bool) or False,
         first_step_at=fields.optional("first_step_at", datetime),
         expected_loss_s=fields.optional("expected_loss_s", float),
+        saves=fields.optional("saves", int),
+        save_stall_s=fields.optional("save_stall_s", float),
     )
 
 

@@ -253,6 +253,8 @@ class AttemptWrites(LedgerDatabase):
                 restored_from=_kept_unless_new("restored_from"),
                 first_step_at=_kept_unless_new("first_step_at"),
                 expected_loss_s=_kept_unless_new("expected_loss_s"),
+                saves=_kept_unless_new("saves"),
+                save_stall_s=_kept_unless_new("save_stall_s"),
             )
         )
         # Two workers that lock the same rows in the same order never wait for each other's.
@@ -282,6 +284,8 @@ class AttemptWrites(LedgerDatabase):
         restored_from: str | None = None,
         first_step_at: datetime | None = None,
         expected_loss_s: float | None = None,
+        saves: int | None = None,
+        save_stall_s: float | None = None,
         gpu_summaries: Sequence[GpuSummary] = (),
         host_summary: HostSummary | None = None,
         parent_flow_run_id: str | None = None,
@@ -312,6 +316,8 @@ class AttemptWrites(LedgerDatabase):
                 "restored_from": restored_from,
                 "first_step_at": first_step_at,
                 "expected_loss_s": expected_loss_s,
+                "saves": saves,
+                "save_stall_s": save_stall_s,
                 "gpu_summaries": tuple(gpu_summaries) or None,
                 "host_summary": host_summary,
             }
@@ -426,5 +432,7 @@ def _report_values(attempt_id: str, report: CheckpointReport | None) -> dict[str
             "new_restored_from": report and report.restored_from,
             "new_first_step_at": report and report.first_step_at,
             "new_expected_loss_s": report and report.expected_loss_s,
+            "new_saves": report and report.saves,
+            "new_save_stall_s": report and report.save_stall_s,
         }
     )

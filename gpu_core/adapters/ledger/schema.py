@@ -298,6 +298,8 @@ attempts = sa.Table(
     sa.Column("settlement", sa.JSON(none_as_null=True)),
     sa.Column("first_step_at", UtcTimestamp),
     sa.Column("expected_loss_s", sa.Double),
+    sa.Column("saves", sa.Integer),
+    sa.Column("save_stall_s", sa.Double),
     sa.Column("job_variables", sa.JSON(none_as_null=True)),
     sa.Column("gpu_quantity", FractionText),
     sa.Column("cpu_milli", sa.BigInteger),

@@ -203,6 +203,11 @@ class Attempt:
     expected_loss_s: float | None = None
     """Work that an interruption without notice loses on average, as the flow measures its saves;
     None: it does not say."""
+    saves: int | None = None
+    """How many checkpoints it has committed; None: none, or from before this was kept."""
+    save_stall_s: float | None = None
+    """How long it stands still for a save, by the median of its latest; None: not measured, or
+    from before this was kept."""
     job_variables: Mapping[str, Any] | None = None
     """The job variables that it was started with; the deployment or the pool's template may have
     changed since. Only while it is open. None in records from before this was kept."""

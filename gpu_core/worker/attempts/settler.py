@@ -432,6 +432,8 @@ class Settler:
             restored_from=report.restored_from if report is not None else None,
             first_step_at=report.first_step_at if report is not None else None,
             expected_loss_s=report.expected_loss_s if report is not None else None,
+            saves=report.saves if report is not None else None,
+            save_stall_s=report.save_stall_s if report is not None else None,
             gpu_summaries=summaries,
             host_summary=host,
             parent_flow_run_id=parent,

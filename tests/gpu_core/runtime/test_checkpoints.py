@@ -234,6 +234,7 @@ def test_what_the_worker_gets(start_attempt: StartAttempt) -> None:
         size_bytes=saved.size_bytes,
         duration_s=saved.duration_s,
         first_step_at=reported.first_step_at,
+        saves=1,
     )
     assert clock_before <= reported.first_step_at <= reported.saved_at <= datetime.now(UTC)
 
@@ -271,6 +272,25 @@ def test_the_worker_learns_what_an_interruption_loses(
         assert report_of(run).expected_loss_s is None
         ckpt.save(2)
         assert 300 < report_of(run).expected_loss_s < 400
+
+
+def test_the_worker_learns_how_often_an_attempt_saves_and_what_a_save_costs(
+    start_attempt: StartAttempt,
+) -> None:
+    run = start_attempt(1)
+    with checkpointing() as ckpt:
+        assert report_of(run).saves is None
+        ckpt.save(1)
+        assert (report_of(run).saves, report_of(run).save_stall_s) == (1, None)
+    with checkpointing() as ckpt:
+        ckpt.save(2)
+        ckpt.save(3)
+        assert report_of(run).saves == 3
+        assert 0 < report_of(run).save_stall_s < 60
+    run = start_attempt(2)
+    with checkpointing() as ckpt:
+        ckpt.save(4)
+        assert report_of(run).saves == 1
 
 
 def test_a_second_block_of_the_same_attempt_hides_nothing(start_attempt: StartAttempt) -> None:

@@ -38,6 +38,8 @@ SAVED = CheckpointReport(
     answers_notice=True,
     first_step_at=NOON,
     expected_loss_s=300.5,
+    saves=2,
+    save_stall_s=1.5,
 )
 EXITED = ExitReport(exit_code=-9, ended_at=NOON)
 

@@ -221,6 +221,8 @@ def test_a_heartbeat_keeps_what_was_known_unless_something_new_is_reported(ledge
         restored_from="c0",
         first_step_at=at(0.2),
         expected_loss_s=300.5,
+        saves=2,
+        save_stall_s=1.5,
     )
     ledger.heartbeat(at(1), {"run-1/1": saved, "run-2/1": None})
     ledger.heartbeat(at(2), {"run-1/1": report()})
@@ -231,6 +233,8 @@ def test_a_heartbeat_keeps_what_was_known_unless_something_new_is_reported(ledge
         restored_from="c0",
         first_step_at=at(0.2),
         expected_loss_s=300.5,
+        saves=2,
+        save_stall_s=1.5,
     )
     assert stored(ledger) == want
     assert stored(ledger, "run-2/1") == make_attempt("run-2", last_seen_at=at(1))

@@ -58,7 +58,7 @@ def test_an_upgrade_takes_no_planned_node_for_a_certain_one(ledger_url: str) -> 
         )
     engine = sa.create_engine(parse_url(ledger_url))
     with engine.begin() as connection:
-        for column in ("bound_at", "gone_at", "exit"):
+        for column in ("bound_at", "gone_at", "exit", "saves", "save_stall_s"):
             connection.execute(sa.text(f"ALTER TABLE attempts DROP COLUMN {column}"))
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0020'"))
     engine.dispose()
