@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_core.decisions.kubernetes.variables.prefect_fields import PREFECT_FIELDS
+from gpu_core.decisions.optimization.proposals.kinds import RULES, UNPROPOSED
 from gpu_core.decisions.policy.pod_fields import TABLE
 from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.decisions.telemetry.metric_names import QUANTITIES, Source
@@ -83,6 +84,26 @@ def _sources(sources: Iterable[Source]) -> str:
     return ", else ".join(texts) or "–"
 
 
+def proposal_kinds_table() -> str:
+    """When each kind of change is proposed, and what becomes of it."""
+    rows = [
+        f"| `{kind}` | {rule.evidence} | {rule.change} | {rule.simulated} | {rule.unit} |"
+        for kind, rule in RULES.items()
+    ]
+    head = [
+        "| Proposal | The ledger must have | What is changed | The saving is simulated from "
+        "| Verified by the cost of a |",
+        "|---|---|---|---|---|",
+    ]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def not_proposed_table() -> str:
+    """What is not proposed, and why."""
+    rows = [f"| {each.change} | {each.why} | {each.instead} |" for each in UNPROPOSED]
+    return "\n".join(["| Change | Why not | Instead |", "|---|---|---|", *rows]) + "\n"
+
+
 _FACTORS = {1.0: "", 0.01: " (%)", 1e-3: " (mJ)", 1e6: " (MHz)", 2.0**20: " (MiB)"}
 
 
@@ -94,6 +115,10 @@ TABLES: Mapping[Path, Mapping[str, Callable[[], str]]] = {
     _DOCS / "kubernetes.md": {"prefect-fields": fields_table},
     _DOCS / "monitoring.md": {"metric-names": metric_names_table},
     _DOCS / "security.md": {"pod-fields": pod_fields_table},
+    _DOCS / "optimization.md": {
+        "proposal-kinds": proposal_kinds_table,
+        "not-proposed": not_proposed_table,
+    },
     _DOCS / "policy-reference.md": {"policy-keys": policy_tables},
     _DOCS / "questions.md": {"questions": question_table},
     _DOCS / "command-reference.md": {

@@ -3,13 +3,17 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import mean
 
 import numpy as np
 
 from gpu_core.decisions.model.units import format_duration, format_usd
 from gpu_core.decisions.optimization.experiments.repeats import is_lower
+from gpu_core.decisions.optimization.proposals.drafts import Draft, draft
 from gpu_core.decisions.optimization.proposals.interruption_model import Numbers
+from gpu_core.decisions.optimization.proposals.kinds import ProposalKind
 from gpu_core.decisions.optimization.proposals.period import Period
+from gpu_core.decisions.optimization.proposals.proposal import Change
 from gpu_core.decisions.optimization.proposals.run_facts import Configuration, RunFact
 
 LEAST_RUNS = 10
@@ -117,8 +121,56 @@ def _costs(facts: Sequence[RunFact]) -> Numbers | None:
     return np.array(costs, dtype=np.float64) * len(facts) / completed
 
 
-def configuration_evidence(case: ConfigurationCase) -> tuple[str, ...]:
-    """The evidence for the proposal, in sentences."""
+def configuration_drafts(
+    facts: Sequence[RunFact], comparisons_made: int, period: Period, seed: tuple[int, int]
+) -> list[Draft | None]:
+    """What is proposed to this deployment of the configurations that it has been on?
+
+    Args:
+        facts: Its runs.
+        comparisons_made: How many comparisons are made in all.
+        seed: The same gives the same proposals.
+    """
+    first, number = seed
+    found = []
+    for pair, (usual, other) in enumerate(comparisons(facts)):
+        numbers = (first, 3, number, pair)
+        case = configuration_case(facts, usual, other, comparisons_made, period, numbers)
+        if case is not None:
+            found.append(_draft(case, facts, period))
+    return found
+
+
+def _draft(case: ConfigurationCase, facts: Sequence[RunFact], period: Period) -> Draft | None:
+    usual, other = case.usual_on, case.other_on
+    if usual.gpu_type != other.gpu_type:
+        kind = ProposalKind.GPU_TYPE
+        change = Change(variable="gpu_type", observed=usual.gpu_type, proposed=other.gpu_type)
+    else:
+        kind = ProposalKind.GPU_COUNT
+        change = Change(
+            variable="gpu_count", observed=str(usual.gpu_count), proposed=other.gpu_count
+        )
+    ratio = mean(f.held_s for f in case.other) / mean(f.held_s for f in case.usual)
+    return draft(
+        kind,
+        facts,
+        change,
+        case.draws,
+        period,
+        base=case.usual,
+        on=other,
+        held_s={f.run.flow_run_id: f.held_s * ratio for f in case.usual},
+        why=f"A run costs less on {other} than on {usual}.",
+        evidence=_evidence(case),
+        risk=(
+            "The runs on the two may have had other inputs: the ledger does not know what a run "
+            "was given. Runs that need more memory than these may fail."
+        ),
+    )
+
+
+def _evidence(case: ConfigurationCase) -> tuple[str, ...]:
     return tuple(
         f"{len(facts)} runs on {on} cost "
         f"{format_usd(round(sum(f.cost_micro_usd or 0 for f in facts) / len(facts)))} each and "

@@ -5,30 +5,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
-from enum import StrEnum
 from typing import Any
 
 from gpu_core.decisions.model.errors import InvalidInput
-
-
-class ProposalKind(StrEnum):
-    """The kind of a change. Stable: records and reports have it."""
-
-    SPOT = "spot"
-    """Spot in place of on-demand, from the interruptions that others had on spot."""
-    GPU_TYPE = "gpu-type"
-    """Another GPU type, on which the same deployment has run."""
-    GPU_COUNT = "gpu-count"
-    """Another number of GPUs, on which the same deployment has run."""
-
-
-class Unit(StrEnum):
-    """The unit in which work is counted, so that costs before and after can be compared."""
-
-    GPU_HOUR_OF_WORK = "GPU-hour of work"
-    """Without what interruptions cost."""
-    COMPLETED_RUN = "completed run"
-
+from gpu_core.decisions.optimization.proposals.kinds import ProposalKind, Unit
 
 JobValue = str | int | None
 

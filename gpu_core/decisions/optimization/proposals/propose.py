@@ -1,35 +1,21 @@
 """From the ledger's rows to proposals, each simulated with the ledger's own history."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import mean
 
-import numpy as np
-
 from gpu_core.decisions.catalog.offerings import Catalog
 from gpu_core.decisions.costs.capacity.idle import CapacityCost
-from gpu_core.decisions.model.attempts import Provenance
-from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT
 from gpu_core.decisions.optimization.proposals.analysis import Analysis, analyse
 from gpu_core.decisions.optimization.proposals.configuration_proposals import (
-    ConfigurationCase,
     comparisons,
-    configuration_case,
-    configuration_evidence,
+    configuration_drafts,
 )
-from gpu_core.decisions.optimization.proposals.interruption_model import simulated_held_s
+from gpu_core.decisions.optimization.proposals.drafts import Draft
 from gpu_core.decisions.optimization.proposals.period import Period
-from gpu_core.decisions.optimization.proposals.proposal import (
-    Change,
-    Proposal,
-    ProposalKind,
-    Saving,
-    Unit,
-    WaitEffect,
-    proposal_id,
-)
+from gpu_core.decisions.optimization.proposals.proposal import Proposal, WaitEffect
 from gpu_core.decisions.optimization.proposals.replay import (
     Calibration,
     Replayed,
@@ -37,27 +23,9 @@ from gpu_core.decisions.optimization.proposals.replay import (
     replayed_waits_s,
     with_change,
 )
-from gpu_core.decisions.optimization.proposals.run_facts import (
-    Configuration,
-    Record,
-    RunFact,
-    run_facts,
-)
-from gpu_core.decisions.optimization.proposals.spot_proposals import (
-    SpotCase,
-    spot_case,
-    spot_evidence,
-)
-from gpu_core.decisions.optimization.proposals.unit_cost import unit_cost
+from gpu_core.decisions.optimization.proposals.run_facts import Record, RunFact, run_facts
+from gpu_core.decisions.optimization.proposals.spot_proposals import spot_draft
 from gpu_core.decisions.policy.policy import Policy
-
-LEAST_SAVING = 0.05
-"""Of a deployment's cost. Less is not worth a change."""
-
-_LOW, _HIGH = 10, 90
-"""Percentiles: 80 % of the histories lie between them."""
-
-_MONTH_DAYS = 30
 
 _MOST_REPLAYS = 5
 """Of the largest savings: a replay of 8,000 runs takes some seconds."""
@@ -100,7 +68,7 @@ def optimize(
     learned_from = everything[: len(everything) - len(facts)]
     replayed = _replayed(learned_from, facts, policy, seed)
     analysis = analyse(facts, capacity)
-    drafts: list[_Draft] = []
+    drafts: list[Draft] = []
     if replayed.calibration.is_close:
         drafts = sorted(_drafts(facts, period, catalog, seed), key=_largest_first)
     return Optimization(
@@ -114,17 +82,7 @@ def optimize(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Draft:
-    """A proposal, and what it means for the replay."""
-
-    proposal: Proposal
-    on: Configuration
-    held_s: Mapping[str, float]
-    """How long its runs would hold their GPUs, by flow run."""
-
-
-def _with_waits(draft: _Draft, replayed: Replayed, policy: Policy) -> Proposal:
+def _with_waits(draft: Draft, replayed: Replayed, policy: Policy) -> Proposal:
     changed = with_change(replayed, draft.proposal.deployment, draft.on, draft.held_s)
     waits = WaitEffect(
         before_s=replayed.calibration.replayed_wait_s,
@@ -143,144 +101,19 @@ def _replayed(
     return calibrated(learned_from, facts, policy, (seed, 0))
 
 
-def _drafts(facts: Sequence[RunFact], period: Period, catalog: Catalog, seed: int) -> list[_Draft]:
+def _drafts(facts: Sequence[RunFact], period: Period, catalog: Catalog, seed: int) -> list[Draft]:
     groups: dict[str, list[RunFact]] = defaultdict(list)
     for fact in facts:
         if fact.run.deployment is not None:
             groups[fact.run.deployment].append(fact)
     made = sum(len(comparisons(runs)) for runs in groups.values())
-    found: list[_Draft] = []
+    found: list[Draft | None] = []
     for number, (_, runs) in enumerate(sorted(groups.items())):
-        on_spot = spot_case(runs, facts, period, catalog, (seed, 1, number))
-        if on_spot is not None:
-            found += _spot_draft(on_spot, period, (seed, 2, number))
-        for pair, (usual, other) in enumerate(comparisons(runs)):
-            case = configuration_case(runs, usual, other, made, period, (seed, 3, number, pair))
-            if case is not None:
-                found += _configuration_draft(case, runs, period)
-    return found
+        found.append(spot_draft(runs, facts, period, catalog, (seed, number)))
+        found += configuration_drafts(runs, made, period, (seed, number))
+    return [each for each in found if each is not None]
 
 
-def _spot_draft(case: SpotCase, period: Period, seed: Sequence[int]) -> list[_Draft]:
-    saving = _saving(case.draws, case.facts, period)
-    base = unit_cost(case.facts, Unit.GPU_HOUR_OF_WORK)
-    if saving is None or base is None or base.micro_usd is None:
-        return []
-    interruptions = "repeats the whole run" if case.interval_s is None else "loses unsaved work"
-    change = Change(variable="capacity_type", observed=ON_DEMAND, proposed=SPOT)
-    held_s = simulated_held_s(
-        np.array([fact.work_s for fact in case.facts]),
-        np.full(len(case.facts), case.terms.hazard.per_hour),
-        np.array([fact.startup_s for fact in case.facts]),
-        case.interval_s,
-        np.random.default_rng(seed),
-    )
-    on = case.facts[-1].configuration
-    assert on is not None  # noqa: S101 - such a case has one GPU type
-    proposed = _proposal(
-        ProposalKind.SPOT,
-        case.facts,
-        (change,),
-        period,
-        saving,
-        unit=Unit.GPU_HOUR_OF_WORK,
-        cost_per_unit_micro_usd=round(base.micro_usd),
-        why=f"Spot {case.gpu_type} costs less, also with the work that interruptions lose.",
-        evidence=spot_evidence(case),
-        risk=(
-            f"An interruption {interruptions}, so that a run may end later. Whether there is spot "
-            "capacity at all times is not known."
-        ),
-    )
-    times = dict(zip((f.run.flow_run_id for f in case.facts), map(float, held_s), strict=True))
-    spot = Configuration(on.gpu_type, on.gpu_count, SPOT)
-    return [_Draft(proposal=proposed, on=spot, held_s=times)]
-
-
-def _configuration_draft(
-    case: ConfigurationCase, facts: Sequence[RunFact], period: Period
-) -> list[_Draft]:
-    saving = _saving(case.draws, facts, period)
-    base = unit_cost(case.usual, Unit.COMPLETED_RUN)
-    if saving is None or base is None or base.micro_usd is None:
-        return []
-    usual, other = case.usual_on, case.other_on
-    if usual.gpu_type != other.gpu_type:
-        kind = ProposalKind.GPU_TYPE
-        change = Change(variable="gpu_type", observed=usual.gpu_type, proposed=other.gpu_type)
-    else:
-        kind = ProposalKind.GPU_COUNT
-        change = Change(
-            variable="gpu_count", observed=str(usual.gpu_count), proposed=other.gpu_count
-        )
-    proposed = _proposal(
-        kind,
-        facts,
-        (change,),
-        period,
-        saving,
-        unit=Unit.COMPLETED_RUN,
-        cost_per_unit_micro_usd=round(base.micro_usd),
-        why=f"A run costs less on {other} than on {usual}.",
-        evidence=configuration_evidence(case),
-        risk=(
-            "The runs on the two may have had other inputs: the ledger does not know what a run "
-            "was given. Runs that need more memory than these may fail."
-        ),
-    )
-    ratio = mean(f.held_s for f in case.other) / mean(f.held_s for f in case.usual)
-    times = {f.run.flow_run_id: f.held_s * ratio for f in case.usual}
-    return [_Draft(proposal=proposed, on=other, held_s=times)]
-
-
-def _saving(draws: Sequence[float], facts: Sequence[RunFact], period: Period) -> Saving | None:
-    """The saving of a change; None if the change may cost more, or saves too little."""
-    if not draws:
-        return None
-    low, expected, high = (float(x) for x in np.percentile(draws, (_LOW, 50, _HIGH)))
-    if low <= 0 or expected < LEAST_SAVING:
-        return None
-    spent = sum(fact.cost_micro_usd or 0 for fact in facts)
-    monthly = round(spent * _MONTH_DAYS / period.days)
-    return Saving(low=low, expected=expected, high=high, monthly_cost_micro_usd=monthly)
-
-
-def _proposal(
-    kind: ProposalKind,
-    facts: Sequence[RunFact],
-    changes: tuple[Change, ...],
-    period: Period,
-    saving: Saving,
-    *,
-    unit: Unit,
-    cost_per_unit_micro_usd: int,
-    why: str,
-    evidence: tuple[str, ...],
-    risk: str,
-) -> Proposal:
-    run = facts[-1].run
-    deployment = run.deployment or ""
-    variables = {change.variable: change.proposed for change in changes}
-    return Proposal(
-        proposal_id=proposal_id(kind, deployment, run.pool, variables, period.last),
-        kind=kind,
-        deployment=deployment,
-        pool=run.pool,
-        changes=changes,
-        why=why,
-        evidence=evidence,
-        first_day=period.first,
-        last_day=period.last,
-        unit=unit,
-        cost_per_unit_micro_usd=cost_per_unit_micro_usd,
-        verify_days=period.verify_days,
-        saving=saving,
-        waits=None,
-        risk=risk,
-        has_generated=any(f.run.provenance is Provenance.GENERATED for f in facts),
-    )
-
-
-def _largest_first(draft: _Draft) -> tuple[int, str]:
+def _largest_first(draft: Draft) -> tuple[int, str]:
     saving = draft.proposal.saving
     return (-saving.micro_usd(saving.expected), draft.proposal.proposal_id)

@@ -170,14 +170,14 @@ def replayed_waits_s(jobs: Sequence[ReplayJob], policy: Policy) -> list[float]:
 
 
 def with_change(
-    replayed: Replayed, deployment: str, on: Configuration, held_s: Mapping[str, float]
+    replayed: Replayed, deployment: str, on: Configuration | None, held_s: Mapping[str, float]
 ) -> tuple[ReplayJob, ...]:
     """The same runs, with those of one deployment on another configuration.
 
     Args:
         replayed: What was.
         deployment: Whose runs change.
-        on: What they are on.
+        on: What they are on; None: what they were on.
         held_s: How long they hold their GPUs there, by flow run.
     """
     return tuple(
@@ -185,8 +185,8 @@ def with_change(
         if job.fact.run.deployment != deployment
         else ReplayJob(
             fact=job.fact,
-            flavor=Flavor(on.gpu_type, on.capacity_type),
-            gpu_count=on.gpu_count,
+            flavor=job.flavor if on is None else Flavor(on.gpu_type, on.capacity_type),
+            gpu_count=job.gpu_count if on is None else on.gpu_count,
             held_s=held_s.get(job.fact.run.flow_run_id, job.held_s),
         )
         for job in replayed.jobs

@@ -9,6 +9,7 @@ import numpy as np
 from gpu_core.decisions.catalog.offerings import Catalog
 from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_duration
+from gpu_core.decisions.optimization.proposals.drafts import Draft, draft, held_by_run
 from gpu_core.decisions.optimization.proposals.interruption_model import (
     MOST_EXPECTED_INTERRUPTIONS,
     Hazard,
@@ -17,10 +18,11 @@ from gpu_core.decisions.optimization.proposals.interruption_model import (
     prior_hazard,
     simulated_held_s,
 )
+from gpu_core.decisions.optimization.proposals.kinds import ProposalKind, Unit
 from gpu_core.decisions.optimization.proposals.period import Period
-from gpu_core.decisions.optimization.proposals.proposal import Unit
+from gpu_core.decisions.optimization.proposals.proposal import Change
 from gpu_core.decisions.optimization.proposals.resampling import by_day, future_history
-from gpu_core.decisions.optimization.proposals.run_facts import RunFact
+from gpu_core.decisions.optimization.proposals.run_facts import Configuration, RunFact
 from gpu_core.decisions.optimization.proposals.unit_cost import unit_cost
 
 LEAST_RUNS = 10
@@ -174,8 +176,45 @@ def _micro_usd_per_s(fact: RunFact) -> float:
     return (fact.cost_micro_usd or 0) / fact.held_s if fact.held_s else 0.0
 
 
-def spot_evidence(case: SpotCase) -> tuple[str, ...]:
-    """The evidence for the proposal, in sentences."""
+def spot_draft(
+    facts: Sequence[RunFact],
+    everything: Sequence[RunFact],
+    period: Period,
+    catalog: Catalog,
+    seed: tuple[int, int],
+) -> Draft | None:
+    """Is spot proposed for this deployment? Args as for `spot_case`."""
+    first, number = seed
+    case = spot_case(facts, everything, period, catalog, (first, 1, number))
+    if case is None:
+        return None
+    interruptions = "repeats the whole run" if case.interval_s is None else "loses unsaved work"
+    held_s = simulated_held_s(
+        np.array([fact.work_s for fact in case.facts]),
+        np.full(len(case.facts), case.terms.hazard.per_hour),
+        np.array([fact.startup_s for fact in case.facts]),
+        case.interval_s,
+        np.random.default_rng((first, 2, number)),
+    )
+    gpu_count = case.facts[-1].attempts[-1].gpu_count
+    return draft(
+        ProposalKind.SPOT,
+        case.facts,
+        Change(variable="capacity_type", observed=ON_DEMAND, proposed=SPOT),
+        case.draws,
+        period,
+        on=Configuration(case.gpu_type, gpu_count, SPOT),
+        held_s=held_by_run(case.facts, held_s),
+        why=f"Spot {case.gpu_type} costs less, also with the work that interruptions lose.",
+        evidence=_evidence(case),
+        risk=(
+            f"An interruption {interruptions}, so that a run may end later. Whether there is spot "
+            "capacity at all times is not known."
+        ),
+    )
+
+
+def _evidence(case: SpotCase) -> tuple[str, ...]:
     terms, hazard = case.terms, case.terms.hazard
     saves = (
         "None of its attempts saved a checkpoint: an interruption repeats the whole run."

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpu_core.decisions.optimization.proposals.proposal import Unit
+from gpu_core.decisions.optimization.proposals.kinds import Unit
 from gpu_core.decisions.optimization.proposals.run_facts import RunFact
 
 

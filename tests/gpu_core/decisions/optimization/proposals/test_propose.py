@@ -10,13 +10,10 @@ from benchmarks.saving_histories import FIRST_DAY, LEARNING_DAYS, History, Work
 from gpu_core.decisions.catalog.offerings import Catalog
 from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.optimization.proposals.kinds import ProposalKind
 from gpu_core.decisions.optimization.proposals.markdown import proposal_lines, to_markdown
 from gpu_core.decisions.optimization.proposals.period import Period
-from gpu_core.decisions.optimization.proposals.proposal import (
-    ProposalKind,
-    from_document,
-    to_document,
-)
+from gpu_core.decisions.optimization.proposals.proposal import from_document, to_document
 from gpu_core.decisions.optimization.proposals.propose import optimize
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.testing.builders.attempts import make_attempt, make_run

@@ -1,0 +1,94 @@
+"""The kinds of changes: what each needs to be proposed, and how it is changed and verified."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Unit(StrEnum):
+    """The unit in which work is counted, so that costs before and after can be compared."""
+
+    GPU_HOUR_OF_WORK = "GPU-hour of work"
+    """Without what interruptions cost."""
+    COMPLETED_RUN = "completed run"
+
+
+class ProposalKind(StrEnum):
+    """The kind of a change. Stable: records and reports have it."""
+
+    SPOT = "spot"
+    """Spot in place of on-demand, from the interruptions that others had on spot."""
+    GPU_TYPE = "gpu-type"
+    """Another GPU type, on which the same deployment has run."""
+    GPU_COUNT = "gpu-count"
+    """Another number of GPUs, on which the same deployment has run."""
+
+    @property
+    def rule(self) -> "KindRule":
+        """The rule of this kind."""
+        return RULES[self]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindRule:
+    """When a kind is proposed, and what becomes of it. Sentences for people, as docs have them."""
+
+    evidence: str
+    """What the ledger must have; without it nothing is proposed."""
+    change: str
+    """What is changed, and set back by an undo."""
+    simulated: str
+    """What the interval of the saving is made from."""
+    unit: Unit
+    """What the cost before and after is divided by."""
+
+
+_CONFIGURATION = (
+    "The costs of both groups, as far as they differ beyond noise: Welch's test, one false "
+    "proposal in 1,000 nights, shared between all comparisons."
+)
+
+RULES: Mapping[ProposalKind, KindRule] = {
+    ProposalKind.SPOT: KindRule(
+        evidence="10 runs, all on-demand and on one GPU type, and a price of spot for that type.",
+        change="`capacity_type: spot`",
+        simulated="Interruptions at the rate that spot had in the ledger, else in public traces.",
+        unit=Unit.GPU_HOUR_OF_WORK,
+    ),
+    ProposalKind.GPU_TYPE: KindRule(
+        evidence="10 runs of the deployment on each of two GPU types, with as many GPUs.",
+        change="`gpu_type`",
+        simulated=_CONFIGURATION,
+        unit=Unit.COMPLETED_RUN,
+    ),
+    ProposalKind.GPU_COUNT: KindRule(
+        evidence="10 runs of the deployment on each of two numbers of GPUs, of one type.",
+        change="`gpu_count`",
+        simulated=_CONFIGURATION,
+        unit=Unit.COMPLETED_RUN,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unproposed:
+    """A change that is not proposed, with the reason and what there is in its place."""
+
+    change: str
+    why: str
+    instead: str
+
+
+UNPROPOSED = (
+    Unproposed(
+        change="batch size, precision",
+        why="They change what a run computes. The ledger has neither, so no history shows it.",
+        instead="The [experiments](experiments.md#inference) `batch-size` and `precision` measure "
+        "cost, latency and quality; a person sets what they show.",
+    ),
+    Unproposed(
+        change="parallelism limit of a deployment",
+        why="The same runs hold the same GPU-hours, later. It saves waits of others, not money.",
+        instead="[Quotas and fair share](policy.md) of the policy bound what a team holds at once.",
+    ),
+)
