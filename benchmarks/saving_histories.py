@@ -5,6 +5,7 @@ weekdays. Work varies by run, spot is interrupted by a Poisson process, and wait
 mean.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
@@ -32,6 +33,7 @@ class Work:
         price_micro_usd: Of a GPU for an hour.
         per_hour: Interruptions per hour of an attempt.
         checkpoint_s: Work between two checkpoints; None: none.
+        stall_s: How long a save stops the work.
     """
 
     deployment: str
@@ -44,6 +46,7 @@ class Work:
     price_micro_usd: int
     per_hour: float = 0.0
     checkpoint_s: float | None = None
+    stall_s: float = 0.0
 
     def faster(self, factor: float) -> "Work":
         """The same work in another time."""
@@ -109,11 +112,17 @@ class History:
                 if work.per_hour
                 else float("inf")
             )
-            is_done = life_s >= STARTUP_S + left_s
-            held_s = STARTUP_S + left_s if is_done else life_s
+            needed_s = STARTUP_S + left_s + _saves(work, left_s) * work.stall_s
+            is_done = life_s >= needed_s
+            held_s = needed_s if is_done else life_s
             done_s = max(0.0, held_s - STARTUP_S)
-            saved_s = 0.0
-            if not is_done and work.checkpoint_s is not None:
+            saved_s, saves = 0.0, None
+            if work.stall_s and work.checkpoint_s is not None:
+                # One save after the other, as a run makes them.
+                cycle_s = work.checkpoint_s + work.stall_s
+                saves = _saves(work, left_s) if is_done else int(done_s // cycle_s)
+                saved_s = saves * work.checkpoint_s
+            elif not is_done and work.checkpoint_s is not None:
                 saved_s = max(0.0, done_s - float(self._rng.uniform(0, work.checkpoint_s)))
             began_at = admitted_at + timedelta(seconds=min(held_s, STARTUP_S))
             released_at = admitted_at + timedelta(seconds=held_s)
@@ -138,11 +147,22 @@ class History:
                 checkpoint=checkpoint,
                 checkpointed_at=None
                 if checkpoint is None
-                else began_at + timedelta(seconds=saved_s),
-                expected_loss_s=None if work.checkpoint_s is None else work.checkpoint_s / 2,
+                else began_at + timedelta(seconds=saved_s + (saves or 0) * work.stall_s),
+                expected_loss_s=None
+                if work.checkpoint_s is None
+                else work.checkpoint_s / 2 + work.stall_s,
+                saves=saves or None,
+                save_stall_s=work.stall_s if saves else None,
             )
             if is_done:
                 return
             left_s -= saved_s
             restored_from = checkpoint or restored_from
             admitted_at = released_at + timedelta(seconds=300)
+
+
+def _saves(work: Work, left_s: float) -> int:
+    """How often is this work saved? Not at its end."""
+    if not work.stall_s or work.checkpoint_s is None:
+        return 0
+    return max(0, math.ceil(left_s / work.checkpoint_s) - 1)

@@ -10,6 +10,8 @@ class Unit(StrEnum):
 
     GPU_HOUR_OF_WORK = "GPU-hour of work"
     """Without what interruptions cost."""
+    GPU_HOUR_BETWEEN_SAVES = "GPU-hour of work between saves"
+    """Without what interruptions and saves cost."""
     COMPLETED_RUN = "completed run"
 
 
@@ -22,6 +24,8 @@ class ProposalKind(StrEnum):
     """Another GPU type, on which the same deployment has run."""
     GPU_COUNT = "gpu-count"
     """Another number of GPUs, on which the same deployment has run."""
+    CHECKPOINT_INTERVAL = "checkpoint-interval"
+    """Saves more often or less often, from what they cost and what interruptions lost."""
 
     @property
     def rule(self) -> "KindRule":
@@ -66,6 +70,14 @@ RULES: Mapping[ProposalKind, KindRule] = {
         change="`gpu_count`",
         simulated=_CONFIGURATION,
         unit=Unit.COMPLETED_RUN,
+    ),
+    ProposalKind.CHECKPOINT_INTERVAL: KindRule(
+        evidence="10 runs with measured saves (`saves`, `save_stall_s`, `expected_loss_s` of their "
+        "attempts), and 5 attempts that ended before their run.",
+        change="`checkpoint_interval`, in seconds: the optimum of [checkpoints](checkpoints.md)",
+        simulated="Stalls and lost work at both intervals, at the rate that attempts ended with; "
+        "the old one must give the recorded cost to 5 %.",
+        unit=Unit.GPU_HOUR_BETWEEN_SAVES,
     ),
 }
 

@@ -9,6 +9,7 @@ from statistics import mean
 from gpu_core.decisions.catalog.offerings import Catalog
 from gpu_core.decisions.costs.capacity.idle import CapacityCost
 from gpu_core.decisions.optimization.proposals.analysis import Analysis, analyse
+from gpu_core.decisions.optimization.proposals.checkpoint_proposals import checkpoint_draft
 from gpu_core.decisions.optimization.proposals.configuration_proposals import (
     comparisons,
     configuration_drafts,
@@ -111,6 +112,7 @@ def _drafts(facts: Sequence[RunFact], period: Period, catalog: Catalog, seed: in
     for number, (_, runs) in enumerate(sorted(groups.items())):
         found.append(spot_draft(runs, facts, period, catalog, (seed, number)))
         found += configuration_drafts(runs, made, period, (seed, number))
+        found.append(checkpoint_draft(runs, period, (seed, number)))
     return [each for each in found if each is not None]
 
 

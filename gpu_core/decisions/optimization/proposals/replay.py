@@ -16,6 +16,7 @@ from gpu_core.decisions.optimization.proposals.interruption_model import (
     simulated_held_s,
 )
 from gpu_core.decisions.optimization.proposals.run_facts import Configuration, RunFact
+from gpu_core.decisions.optimization.proposals.saves import observed_saves, simulated_with_saves_s
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.scheduling.cycle.planner import Planner
 from gpu_core.decisions.simulation.cluster.engine import SimulationOptions, simulate
@@ -222,13 +223,8 @@ def _jobs(
         flavors = [
             Flavor(f.attempts[-1].gpu_type or "", f.attempts[-1].capacity_type) for f in runs
         ]
-        held_s = simulated_held_s(
-            np.array([fact.work_s for fact in runs]),
-            np.array([_rate(breaks, flavor) for flavor in flavors]),
-            np.full(len(runs), _mean([fact.startup_s for fact in earlier])),
-            checkpoint_interval_s(earlier),
-            rng,
-        )
+        rates = np.array([_rate(breaks, flavor) for flavor in flavors])
+        held_s = _held_s(runs, earlier, rates, rng)
         for fact, flavor, seconds in zip(runs, flavors, held_s, strict=True):
             jobs[fact.run.flow_run_id] = ReplayJob(
                 fact=fact,
@@ -237,6 +233,19 @@ def _jobs(
                 held_s=float(seconds),
             )
     return tuple(jobs[fact.run.flow_run_id] for fact in facts)
+
+
+def _held_s(
+    runs: Sequence[RunFact], earlier: Sequence[RunFact], rates: Numbers, rng: np.random.Generator
+) -> Numbers:
+    """How long these runs hold their GPUs, where they start and save as earlier ones did."""
+    startup_s = np.full(len(runs), _mean([fact.startup_s for fact in earlier]))
+    saves = observed_saves(earlier)
+    if saves is not None:
+        useful_s = np.array([fact.useful_s for fact in runs])
+        return simulated_with_saves_s(useful_s, rates, startup_s, saves, rng)
+    work_s = np.array([fact.work_s for fact in runs])
+    return simulated_held_s(work_s, rates, startup_s, checkpoint_interval_s(earlier), rng)
 
 
 def _rate(breaks: Mapping[Flavor, Hazard], flavor: Flavor) -> float:

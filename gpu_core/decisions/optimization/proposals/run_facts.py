@@ -62,6 +62,17 @@ class RunFact:
         return self.work_s * self.gpus / SECONDS_PER_HOUR
 
     @property
+    def useful_s(self) -> float:
+        """What its work takes without interruptions and saves, as far as saves were measured."""
+        stalled_s = sum((a.saves or 0) * (a.save_stall_s or 0.0) for a in self.attempts)
+        return max(0.0, self.work_s - stalled_s)
+
+    @property
+    def useful_gpu_h(self) -> float:
+        """GPU-hours of work, without what interruptions and saves cost."""
+        return self.useful_s * self.gpus / SECONDS_PER_HOUR
+
+    @property
     def held_gpu_h(self) -> float:
         """GPU-hours that it held."""
         return self.held_s * self.gpus / SECONDS_PER_HOUR

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import assert_never
 
 from gpu_core.decisions.optimization.proposals.kinds import Unit
 from gpu_core.decisions.optimization.proposals.run_facts import RunFact
@@ -32,9 +33,19 @@ def unit_cost(facts: Iterable[RunFact], unit: Unit) -> UnitCost | None:
     if len(costs) < len(counted) or not counted:
         return None
     done = [fact for fact in counted if fact.is_completed]
-    is_by_run = unit is Unit.COMPLETED_RUN
     return UnitCost(
         runs=len(counted),
         cost_micro_usd=sum(costs),
-        units=len(done) if is_by_run else sum(fact.work_gpu_h for fact in done),
+        units=sum(_units(fact, unit) for fact in done),
     )
+
+
+def _units(fact: RunFact, unit: Unit) -> float:
+    match unit:
+        case Unit.COMPLETED_RUN:
+            return 1.0
+        case Unit.GPU_HOUR_OF_WORK:
+            return fact.work_gpu_h
+        case Unit.GPU_HOUR_BETWEEN_SAVES:
+            return fact.useful_gpu_h
+    assert_never(unit)

@@ -1,0 +1,196 @@
+"""Another checkpoint interval: from what saves cost, and what interruptions lost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu_core.decisions.checkpoints.save_interval import (
+    IntervalSettings,
+    SaveTime,
+    SaveTimes,
+    save_interval,
+)
+from gpu_core.decisions.model.capacity_life import CapacityLife
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_duration
+from gpu_core.decisions.optimization.proposals.drafts import Draft, draft, held_by_run
+from gpu_core.decisions.optimization.proposals.interruption_model import (
+    Hazard,
+    Numbers,
+    observed_breaks,
+)
+from gpu_core.decisions.optimization.proposals.kinds import ProposalKind
+from gpu_core.decisions.optimization.proposals.period import Period
+from gpu_core.decisions.optimization.proposals.proposal import Change
+from gpu_core.decisions.optimization.proposals.resampling import by_day, future_history
+from gpu_core.decisions.optimization.proposals.run_facts import RunFact
+from gpu_core.decisions.optimization.proposals.saves import (
+    Saves,
+    observed_saves,
+    simulated_with_saves_s,
+)
+
+MOST_MODEL_ERROR = 0.05
+"""How far the model may be from the cost of the period, as a part of it."""
+
+_DRAWS = 400
+_MODEL_DRAWS = 20
+"""Simulations of the whole period, whose mean is compared with what was recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointCase:
+    """One deployment with another interval."""
+
+    facts: tuple[RunFact, ...]
+    saves: Saves
+    breaks: Hazard
+    proposed_s: int
+    draws: tuple[float, ...]
+    """The saving, as a part of the cost, in each history that was drawn."""
+
+
+def checkpoint_case(
+    facts: Sequence[RunFact], period: Period, seed: Sequence[int]
+) -> CheckpointCase | None:
+    """What would this deployment have saved at the interval of `checkpoints.save_interval`?
+
+    Both intervals are simulated, so that what the model leaves out is not taken for a saving.
+
+    Args:
+        facts: The runs of one deployment.
+        period: The days that are judged.
+        seed: Of the draws.
+
+    Returns:
+        None: too little is known, or the model does not reproduce the cost of the period.
+    """
+    saves = observed_saves(facts)
+    is_priced = all(fact.cost_micro_usd is not None for fact in facts)
+    if saves is None or not saves.unannounced_ratio or not is_priced:
+        return None
+    breaks = observed_breaks(attempt for fact in facts for attempt in fact.attempts)
+    times = SaveTimes((SaveTime(saves.stall_s, saves.persist_s),))
+    life = CapacityLife.constant(SECONDS_PER_HOUR / breaks.per_hour)
+    settings = IntervalSettings(unannounced_share=saves.unannounced_ratio)
+    proposed_s = round(save_interval(times, life, settings=settings).interval_s)
+    rng = np.random.default_rng(seed)
+    as_it_was = _model_cost(facts, saves, breaks, rng)
+    recorded = float(_micro_usd_per_s(facts) @ np.array([fact.held_s for fact in facts]))
+    if abs(as_it_was - recorded) > MOST_MODEL_ERROR * recorded:
+        return None
+    draws = _draws(facts, saves, proposed_s, breaks, as_it_was, period, rng)
+    return CheckpointCase(
+        facts=tuple(facts), saves=saves, breaks=breaks, proposed_s=proposed_s, draws=draws
+    )
+
+
+def _model_cost(
+    facts: Sequence[RunFact], saves: Saves, breaks: Hazard, rng: np.random.Generator
+) -> float:
+    """What these runs cost with such saves and interruptions, in the mean."""
+    everything = np.tile(np.arange(len(facts)), _MODEL_DRAWS)
+    rates = np.full(everything.size, breaks.per_hour)
+    held_s = _held_s(facts, everything, saves, rates, rng)
+    return float(_micro_usd_per_s(facts)[everything] @ held_s) / _MODEL_DRAWS
+
+
+def _draws(
+    facts: Sequence[RunFact],
+    saves: Saves,
+    proposed_s: float,
+    breaks: Hazard,
+    as_it_was: float,
+    period: Period,
+    rng: np.random.Generator,
+) -> tuple[float, ...]:
+    days = by_day(facts, period.first, period.last)
+    rates = breaks.draws(rng, _DRAWS)
+    histories = [future_history(days, period.verify_days, rng) for _ in range(_DRAWS)]
+    chosen = np.array([index for history in histories for index in history], dtype=np.intp)
+    draw_of = np.repeat(np.arange(_DRAWS), [len(history) for history in histories])
+    held_s = _held_s(facts, chosen, saves.every(proposed_s), rates[draw_of], rng)
+    paid = held_s * _micro_usd_per_s(facts)[chosen]
+    cost = np.bincount(draw_of, weights=paid, minlength=_DRAWS)
+    useful = np.array([fact.useful_gpu_h if fact.is_completed else 0.0 for fact in facts])
+    done = np.bincount(draw_of, weights=useful[chosen], minlength=_DRAWS)
+    known = done > 0
+    if not useful.sum():
+        return ()
+    before = as_it_was / useful.sum()
+    return tuple(float(x) for x in 1 - cost[known] / done[known] / before)
+
+
+def _held_s(
+    facts: Sequence[RunFact],
+    chosen: NDArray[np.intp],
+    saves: Saves,
+    rates: Numbers,
+    rng: np.random.Generator,
+) -> Numbers:
+    """How long these runs hold their GPUs with such saves."""
+    useful_s = np.array([fact.useful_s for fact in facts])
+    startup_s = np.array([fact.startup_s for fact in facts])
+    return simulated_with_saves_s(useful_s[chosen], rates, startup_s[chosen], saves, rng)
+
+
+def _micro_usd_per_s(facts: Sequence[RunFact]) -> Numbers:
+    rates = [(f.cost_micro_usd or 0) / f.held_s if f.held_s else 0.0 for f in facts]
+    return np.array(rates)
+
+
+def checkpoint_draft(
+    facts: Sequence[RunFact], period: Period, seed: tuple[int, int]
+) -> Draft | None:
+    """Is another checkpoint interval proposed for this deployment? Args as for the case."""
+    first, number = seed
+    case = checkpoint_case(facts, period, (first, 4, number))
+    if case is None:
+        return None
+    rates = np.full(len(facts), case.breaks.per_hour)
+    held_s = _held_s(
+        facts,
+        np.arange(len(facts)),
+        case.saves.every(case.proposed_s),
+        rates,
+        np.random.default_rng((first, 5, number)),
+    )
+    observed = format_duration(case.saves.interval_s)
+    return draft(
+        ProposalKind.CHECKPOINT_INTERVAL,
+        facts,
+        Change(
+            variable="checkpoint_interval",
+            observed=f"about {observed}",
+            proposed=case.proposed_s,
+        ),
+        case.draws,
+        period,
+        held_s=held_by_run(facts, held_s),
+        why=_why(case),
+        evidence=_evidence(case),
+        risk=(
+            "A flow that saves without asking `due()` is not changed by it. Interruptions that "
+            "come more often, or saves that take longer, ask for another interval."
+        ),
+    )
+
+
+def _why(case: CheckpointCase) -> str:
+    if case.proposed_s > case.saves.interval_s:
+        return "Saves cost more than the work that interruptions lose."
+    return "Interruptions lose more work than saves cost."
+
+
+def _evidence(case: CheckpointCase) -> tuple[str, ...]:
+    saves, breaks = case.saves, case.breaks
+    return (
+        f"{saves.runs} runs saved after {format_duration(saves.interval_s)} of work, and stood "
+        f"still for {format_duration(saves.stall_s)} each time ({saves.stalled_ratio:.1%} of "
+        "their time; both measured).",
+        f"{breaks.interruptions:.0f} attempts in {breaks.exposure_h:,.1f} h ended before their "
+        f"run; {saves.unannounced_ratio:.0%} of them lost what was not saved.",
+        f"Stalls and lost work together are least at {format_duration(case.proposed_s)} "
+        "(Daly's formula).",
+    )
