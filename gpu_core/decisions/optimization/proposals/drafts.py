@@ -34,8 +34,8 @@ class Draft:
     proposal: Proposal
     on: Configuration | None
     """What its runs would be on; None: on what they were."""
-    held_s: Mapping[str, float]
-    """How long its runs would hold their GPUs, by flow run."""
+    held_s: Mapping[str, float] | None
+    """How long its runs would hold their GPUs, by flow run; None: the replay cannot show it."""
 
 
 def draft(
@@ -47,7 +47,7 @@ def draft(
     *,
     base: Sequence[RunFact] | None = None,
     on: Configuration | None = None,
-    held_s: Mapping[str, float],
+    held_s: Mapping[str, float] | None,
     why: str,
     evidence: tuple[str, ...],
     risk: str,

@@ -26,6 +26,8 @@ class ProposalKind(StrEnum):
     """Another number of GPUs, on which the same deployment has run."""
     CHECKPOINT_INTERVAL = "checkpoint-interval"
     """Saves more often or less often, from what they cost and what interruptions lost."""
+    SHARING = "sharing"
+    """A part of a GPU in place of a whole one, from what runs use of it."""
 
     @property
     def rule(self) -> "KindRule":
@@ -78,6 +80,15 @@ RULES: Mapping[ProposalKind, KindRule] = {
         simulated="Stalls and lost work at both intervals, at the rate that attempts ended with; "
         "the old one must give the recorded cost to 5 %.",
         unit=Unit.GPU_HOUR_BETWEEN_SAVES,
+    ),
+    ProposalKind.SHARING: KindRule(
+        evidence="10 runs on one whole GPU, all with measured utilisation and memory, and a part "
+        "of such a GPU that another run held, in 90 % of whose memory all of them fit.",
+        change="`gpu_fraction` (MPS, time-slicing) or `mig_profile`",
+        simulated="Kernels take up to n times as long on the n-th part of a GPU. The "
+        "neighbours are as busy as these runs at least, and at most always: how busy is not known. "
+        "Waits are not replayed.",
+        unit=Unit.COMPLETED_RUN,
     ),
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.optimization.proposals.kinds import ProposalKind, Unit
 
-JobValue = str | int | None
+JobValue = str | int | float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from gpu_core.decisions.optimization.proposals.replay import (
     with_change,
 )
 from gpu_core.decisions.optimization.proposals.run_facts import Record, RunFact, run_facts
+from gpu_core.decisions.optimization.proposals.sharing_proposals import sharing_draft
 from gpu_core.decisions.optimization.proposals.spot_proposals import spot_draft
 from gpu_core.decisions.policy.policy import Policy
 
@@ -84,6 +85,8 @@ def optimize(
 
 
 def _with_waits(draft: Draft, replayed: Replayed, policy: Policy) -> Proposal:
+    if draft.held_s is None:
+        return draft.proposal
     changed = with_change(replayed, draft.proposal.deployment, draft.on, draft.held_s)
     waits = WaitEffect(
         before_s=replayed.calibration.replayed_wait_s,
@@ -113,6 +116,7 @@ def _drafts(facts: Sequence[RunFact], period: Period, catalog: Catalog, seed: in
         found.append(spot_draft(runs, facts, period, catalog, (seed, number)))
         found += configuration_drafts(runs, made, period, (seed, number))
         found.append(checkpoint_draft(runs, period, (seed, number)))
+        found.append(sharing_draft(runs, facts, period, (seed, number)))
     return [each for each in found if each is not None]
 
 

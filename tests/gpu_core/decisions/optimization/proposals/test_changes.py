@@ -1,5 +1,6 @@
 """A deployment is changed only if it is as it was, and set back only if it is as changed."""
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 
@@ -17,6 +18,8 @@ from gpu_core.decisions.optimization.proposals.changes import (
     approval_problem,
     undo_step,
 )
+from gpu_core.decisions.optimization.proposals.kinds import ProposalKind
+from gpu_core.decisions.optimization.proposals.proposal import Change, from_document, to_document
 from gpu_core.decisions.optimization.proposals.records import (
     DECLINED_FOR,
     WRITER,
@@ -38,6 +41,7 @@ from gpu_core.decisions.optimization.proposals.records import (
 from gpu_core.decisions.optimization.proposals.savings_report import record_section, savings_page
 from gpu_core.decisions.optimization.proposals.target import Before, Target, changed
 from gpu_core.decisions.optimization.proposals.verification import SavingVerdict, Verification
+from gpu_core.decisions.requests.variables.job_variables import parse_request
 from tests.gpu_core.decisions.optimization.proposals.test_propose import (
     NOW,
     ON_SPOT,
@@ -371,3 +375,37 @@ def test_a_record_that_cannot_be_read_is_named():
     with pytest.raises(InvalidInput, match="cannot be read"):
         records_of([replace(link, numbers='{"proposal_id": "spot-1"}')])
     assert records_of([replace(link, writer="a worker")]) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "variable", "value", "before"),
+    [
+        pytest.param(ProposalKind.SPOT, "capacity_type", "spot", {}, id="spot"),
+        pytest.param(ProposalKind.GPU_TYPE, "gpu_type", "l4", {"gpu_type": "a10g"}, id="a type"),
+        pytest.param(ProposalKind.GPU_COUNT, "gpu_count", 2, {"gpu_count": 4}, id="a number"),
+        pytest.param(
+            *(ProposalKind.CHECKPOINT_INTERVAL, "checkpoint_interval", 420),
+            {"checkpoint_interval": "1h"},
+            id="an interval",
+        ),
+        pytest.param(ProposalKind.SHARING, "gpu_fraction", 0.25, {"team": "x"}, id="a fraction"),
+        pytest.param(ProposalKind.SHARING, "mig_profile", "1g.5gb", {}, id="a MIG instance"),
+    ],
+)
+def test_a_run_can_request_what_each_kind_applies_and_undo_gives_back_what_was_there(
+    kind, variable, value, before
+):
+    change = Change(variable=variable, observed="other", proposed=value)
+    proposal = replace(PROPOSAL, kind=kind, changes=(change,))
+    target = replace(TARGET, job_variables=before)
+    judged = ProposalRecord(
+        proposal=from_document(json.loads(json.dumps(to_document(proposal)))),
+        before=Before.of(target, proposal),
+        proposed_at=NOW,
+        is_approved=True,
+    )
+    step = apply_step(judged, target, (), NOW)
+    assert isinstance(step, Write)
+    assert step.target.job_variables == before | {variable: value}
+    assert parse_request(step.target.job_variables, ())
+    assert undo_step(replace(judged, applied_at=NOW), step.target) == Write(target=target)
