@@ -18,10 +18,9 @@ from gpu_core.decisions.optimization.proposals.interruption_model import (
 from gpu_core.decisions.optimization.proposals.run_facts import Configuration, RunFact
 from gpu_core.decisions.optimization.proposals.saves import observed_saves, simulated_with_saves_s
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.scheduling.cycle.planner import Planner
-from gpu_core.decisions.simulation.cluster.engine import SimulationOptions, simulate
-from gpu_core.decisions.simulation.cluster.run_time_oracle import LearnedRunTimes
+from gpu_core.decisions.simulation.cluster.engine import SimulationOptions
 from gpu_core.decisions.simulation.cluster.trace import Trace, TraceJob
+from gpu_core.decisions.simulation.cluster.under_policy import simulate_policy
 
 MOST_GPU_HOURS_ERROR = 0.02
 MOST_WAIT_ERROR = 0.15
@@ -161,8 +160,7 @@ def replayed_waits_s(jobs: Sequence[ReplayJob], policy: Policy) -> list[float]:
         nodes=_nodes(jobs),
     )
     options = SimulationOptions(grace_s=policy.preemption.grace_period_s)
-    planner = Planner(policy, trace.nodes)
-    done = simulate(trace, planner, LearnedRunTimes(policy.run_times), options)
+    done = simulate_policy(trace, policy, options)
     end_s = max((held.end_s for o in done.outcomes for held in o.attempts), default=0.0)
     return [
         (outcome.attempts[0].start_s if outcome.attempts else end_s) - outcome.job.submit_s
