@@ -253,6 +253,7 @@ def replay_month(
             restart_s=_RESTART_S,
             grace_s=policy.preemption.grace_period_s,
             min_runtime_s=policy.preemption.min_runtime_s,
+            max_protection_s=policy.preemption.max_protection_s,
             node_start_s=_NODE_START_S,
             node_idle_s=_NODE_IDLE_S,
             max_gpus=cap_gpus,

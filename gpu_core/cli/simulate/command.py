@@ -140,6 +140,7 @@ def _simulation_options(policy: Policy, options: SimulateOptions) -> SimulationO
         restart_s=options.restart_s,
         grace_s=preemption.grace_period_s,
         min_runtime_s=preemption.min_runtime_s if preemption.enabled else 0,
+        max_protection_s=preemption.max_protection_s,
         tick_s=options.tick_s,
         usage_half_life_s=policy.fair_share.half_life_s if needs_usage else None,
     )

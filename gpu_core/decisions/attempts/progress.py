@@ -18,6 +18,30 @@ def attained_gpu_s(attempts: Sequence[Attempt]) -> float:
     )
 
 
+def preemption_cost_s(attempts: Sequence[Attempt]) -> float:
+    """What have preemptions cost the run so far, in time on its GPUs?
+
+    The work after the newest checkpoint, which is lost, with the time in which the attempt saved
+    and ended; and the time until the next attempt had done its first new step. What is not over yet
+    costs nothing yet.
+
+    Args:
+        attempts: All of one run, by number.
+    """
+    cost_s, was_preempted = 0.0, False
+    for attempt in attempts:
+        if attempt.released_at is None:
+            break
+        begins_at = attempt.first_step_at or attempt.started_at or attempt.admitted_at
+        if was_preempted:
+            cost_s += max(0.0, (begins_at - attempt.admitted_at).total_seconds())
+        was_preempted = attempt.end_reason is EndReason.PREEMPTED
+        if was_preempted:
+            safe_at = attempt.checkpointed_at or begins_at
+            cost_s += max(0.0, (attempt.released_at - safe_at).total_seconds())
+    return cost_s
+
+
 def saved_s(attempts: Sequence[Attempt]) -> float | None:
     """How much run time need not be repeated, because a checkpoint holds it?
 

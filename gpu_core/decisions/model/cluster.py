@@ -160,12 +160,35 @@ class Allocation:
     def protected_until(self) -> datetime:
         """Until when may its GPUs not be taken?
 
-        While it starts, until `begins_by` at the latest; its minimum run time counts from its
-        beginning.
+        While it starts, until `begins_by` at the latest. From its beginning on, for its minimum run
+        time, and until it has worked as long as its preemptions have cost it.
         """
         if self.began_at is None and self.begins_by is not None:
             return self.begins_by
-        return (self.began_at or self.admitted_at) + timedelta(seconds=self.workload.min_runtime_s)
+        protected_s = max(self.workload.min_runtime_s, self.repays_within_s)
+        return (self.began_at or self.admitted_at) + timedelta(seconds=protected_s)
+
+    @property
+    def is_repaying(self) -> bool:
+        """Is it protected for longer than its minimum run time, because it was preempted?"""
+        return not self.is_starting and self.repays_within_s > self.workload.min_runtime_s
+
+    @property
+    def repays_within_s(self) -> float:
+        """How long after its beginning has it worked as long as its preemptions have cost it?
+
+        Their cost includes the time in which this attempt restarts. At most the workload's
+        `max_protection_s`, however much they have cost; 0: it was not preempted.
+        """
+        workload = self.workload
+        if not workload.preemption_cost_s:
+            return 0.0
+        began_at = self.began_at or self.admitted_at
+        works_since = self.works_since or began_at
+        # A clock of another machine may be behind; neither time is negative.
+        restart_s = max(0.0, (works_since - self.admitted_at).total_seconds())
+        idle_s = max(0.0, (works_since - began_at).total_seconds())
+        return min(workload.max_protection_s, idle_s + restart_s + workload.preemption_cost_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

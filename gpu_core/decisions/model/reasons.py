@@ -52,7 +52,8 @@ class Reason(StrEnum):
     WAITING_FOR_VICTIMS = "WaitingForVictims"
     """GPUs were taken from others for it and are being released."""
     MIN_RUNTIME_PROTECTS = "MinRuntimeProtects"
-    """Runs that it may preempt start, or have not had their minimum run time yet."""
+    """Runs that it may preempt start, have not had their minimum run time yet, or have not worked
+    for as long as their preemptions have cost them."""
     USER_LIMIT = "UserLimit"
     """Its user has as many GPUs as one user may have at once."""
     WAITING_FOR_QUOTA = "WaitingForQuota"

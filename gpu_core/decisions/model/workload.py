@@ -168,6 +168,10 @@ class Workload:
     """The cluster refused its last attempt: nothing is preempted for it until one is accepted."""
     min_runtime_s: int = 0
     """How long an attempt is left alone, once it has started, before it may be preempted."""
+    preemption_cost_s: float = 0.0
+    """What its preemptions have cost it so far: lost work, and the time until it resumed."""
+    max_protection_s: float = 0.0
+    """How long an attempt is left alone at most until it has worked as long as they have cost."""
     expected_duration_s: int | None = None
     """The time that the owner expects one uninterrupted run to take; None: not stated."""
     run_time: RunTime | None = None

@@ -7,7 +7,12 @@ from datetime import datetime, timedelta
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.attempts.ledger_changes import LedgerChanges, LedgerFollower, Record
-from gpu_core.decisions.attempts.progress import attained_gpu_s, completed_s, saved_s
+from gpu_core.decisions.attempts.progress import (
+    attained_gpu_s,
+    completed_s,
+    preemption_cost_s,
+    saved_s,
+)
 from gpu_core.decisions.model.attempts import Attempt, Provenance, RunRecord
 from gpu_core.decisions.model.capacity_life import CapacityLife
 from gpu_core.decisions.model.cluster import SPOT, Allocation, Node, PastUsage
@@ -246,7 +251,12 @@ class History:
             history=self._run_times,
             policy=policy.run_times,
         )
-        return replace(workload, attained_gpu_s=attained_gpu_s(attempts))
+        return replace(
+            workload,
+            attained_gpu_s=attained_gpu_s(attempts),
+            preemption_cost_s=preemption_cost_s(attempts),
+            max_protection_s=policy.preemption.max_protection_s,
+        )
 
     def _with_changeover(
         self, workload: Workload, deployment: str | None, policy: Policy

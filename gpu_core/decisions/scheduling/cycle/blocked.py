@@ -290,6 +290,7 @@ class BlockedWorkloads:
             messages.min_runtime_protects,
             protected=[holding.workload.name for holding in protected],
             starting=sum(holding.allocation.is_starting for holding in protected),
+            repaying=sum(holding.allocation.is_repaying for holding in protected),
             possible_from_s=possible_from_s,
             starts_s=possible_from_s + self._policy.preemption.grace_period_s,
             now_s=builder.now_s,

@@ -278,27 +278,37 @@ def min_runtime_protects(
     workload: Workload,
     protected: Sequence[str],
     starting: int,
+    repaying: int,
     possible_from_s: float,
     starts_s: float,
     now_s: float,
     position: int,
 ) -> Explanation:
-    """The runs that it may preempt start, or are within their minimum run time.
+    """The runs that it may preempt start, are within their minimum run time, or repay preemptions.
 
     Args:
         protected: Their names.
         starting: How many of them start.
+        repaying: How many have worked for a shorter time than their preemptions have cost.
     """
     possible_from = datetime.fromtimestamp(possible_from_s, UTC)
     until = _moment(possible_from, now_s)
-    if not starting:
-        why = f"not within the minimum run time, until {until}"
-    elif len(protected) == 1:
+    if starting == len(protected) == 1:
         why = f"it is protected until it starts, at the latest until {until}"
     elif starting == len(protected):
         why = f"they are protected until they start, at the latest until {until}"
     else:
-        why = f"not while they start or within the minimum run time, until {until}"
+        parts = {
+            "while they start": starting,
+            "within the minimum run time": len(protected) - starting - repaying,
+            "before they have worked for as long as their preemptions have cost them": repaying,
+        }
+        why = f"not {' or '.join(part for part, runs in parts.items() if runs)}, until {until}"
+        if repaying == len(protected) == 1:
+            why = (
+                "not before it has worked for as long as its preemptions have cost it, "
+                f"until {until}"
+            )
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.MIN_RUNTIME_PROTECTS,
@@ -311,6 +321,7 @@ def min_runtime_protects(
             "wanted_gpus": workload.shape.total_gpus,
             "protected_runs": len(protected),
             "starting_runs": starting,
+            "repaying_runs": repaying,
             "possible_from": possible_from.isoformat(),
         },
     )

@@ -71,6 +71,9 @@ class SimulationOptions:
     """How long a preempted job keeps its GPUs after the notice, without getting further."""
     min_runtime_s: int = 0
     """How long an attempt is left alone; the planner is asked again when that ends."""
+    max_protection_s: float = 0.0
+    """How long an attempt is left alone at most until it has worked as long as its preemptions have
+    cost its job."""
     tick_s: float | None = None
     """Ask at least this often while jobs wait; None: at events only. For orders that change
     with time alone, such as least attained service."""
@@ -135,6 +138,8 @@ class _Life:
     allocation: Allocation | None = None
     finished_s: float | None = None
     preemptions: int = 0
+    was_preempted: bool = False
+    """Its last attempt that is over ended so: the next restart is a cost of it."""
     interruptions: int = 0
     attempts: list[Held] = field(default_factory=list)
     earlier: list[Attempt] = field(default_factory=list)
@@ -330,7 +335,7 @@ class _Replay:
             run_time = self._run_times.run_time(job)
             # The planner's last resort is the id: numbered so, the order of the file decides.
             workload_id = f"{self._next_arrival:09}"
-            workload = _workload(workload_id, job, run_time, self._options.min_runtime_s)
+            workload = _workload(workload_id, job, run_time, self._options)
             life = _Life(job, workload, job.duration_s, run_time)
             self._lives[workload_id] = life
             self._wait(life)
@@ -399,7 +404,11 @@ class _Replay:
         life.nodes_came_s = ready_s
         life.zone = self._nodes.zone(placement)
         life.allocation = Allocation(
-            workload=life.workload, attempt=life.attempt, placement=placement, admitted_at=now
+            workload=life.workload,
+            attempt=life.attempt,
+            placement=placement,
+            admitted_at=now,
+            works_since=_moment(life.begins_s) if life.attempt > 1 else None,
         )
         self._running[workload_id] = life
         self._scheduler.withdraw(workload_id)
@@ -410,8 +419,9 @@ class _Replay:
         if ready_s > now_s:
             for share in placement.shares:
                 self._set_timer(ready_s, _NODE_COMES, share.node)
-        if self._options.min_runtime_s and job.is_preemptible:
-            self._set_timer(now_s + self._options.min_runtime_s, _WAKE)
+        protected_s = max(life.workload.min_runtime_s, life.allocation.repays_within_s)
+        if protected_s and job.is_preemptible:
+            self._set_timer(now_s + protected_s, _WAKE)
 
     def _give_way(self, life: _Life, for_id: str | None, now_s: float) -> None:
         """Give notice; the job waits again when its grace is over."""
@@ -475,8 +485,14 @@ class _Replay:
         if self._meter is not None:
             self._meter.stop((job.team, job.user), job.total_gpus, now_s)
         saved_s = job.duration_s - life.left_s
+        restart_s = max(0.0, min(now_s, life.begins_s) - life.started_s)
+        cost_s = restart_s if life.was_preempted else 0.0
+        life.was_preempted = not was_interrupted
+        if life.was_preempted:
+            cost_s += life.attempts[-1].lost_s - restart_s
         life.workload = replace(
             life.workload,
+            preemption_cost_s=life.workload.preemption_cost_s + cost_s,
             attained_gpu_s=life.workload.attained_gpu_s + (now_s - life.started_s) * job.total_gpus,
             # The estimate less what is saved, never the truth: a scheduler that knows nothing
             # of run times does not learn them from a preemption.
@@ -513,7 +529,7 @@ def _moment(at_s: float) -> datetime:
 
 
 def _workload(
-    workload_id: str, job: TraceJob, run_time: RunTime | None, min_runtime_s: int
+    workload_id: str, job: TraceJob, run_time: RunTime | None, options: SimulationOptions
 ) -> Workload:
     return Workload(
         workload_id=workload_id,
@@ -530,7 +546,8 @@ def _workload(
             memory_mib=job.memory_mib,
         ),
         is_preemptible=job.is_preemptible,
-        min_runtime_s=min_runtime_s,
+        min_runtime_s=options.min_runtime_s,
+        max_protection_s=options.max_protection_s,
         run_time=run_time,
         deadline_at=None if job.deadline_s is None else _moment(job.deadline_s),
         team=job.team,

@@ -2,7 +2,12 @@
 
 import pytest
 
-from gpu_core.decisions.attempts.progress import attained_gpu_s, completed_s, saved_s
+from gpu_core.decisions.attempts.progress import (
+    attained_gpu_s,
+    completed_s,
+    preemption_cost_s,
+    saved_s,
+)
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import at, make_attempt
 
@@ -92,3 +97,36 @@ def test_a_running_attempt_is_not_an_earlier_one():
     assert saved_s([running]) is None
     assert saved_s([SAVED, running]) == 2 * HOUR_S
     assert attained_gpu_s([SAVED, running]) == 3 * HOUR_S
+
+
+@pytest.mark.parametrize(
+    ("attempts", "hours"),
+    [
+        pytest.param([], 0, id="no attempts"),
+        pytest.param([LOST], 2, id="all of an attempt that saved nothing"),
+        pytest.param([SAVED], 1, id="what came after the checkpoint"),
+        pytest.param([SAVED, WENT_ON], 2, id="each of two preemptions"),
+        pytest.param(
+            [SAVED, WENT_ON_AFTER_A_SLOW_START], 3, id="and the time until it resumed, once"
+        ),
+        pytest.param(
+            [SAVED, attempt(2, 5, None, began_with="a", first_step_at=at(6))],
+            1,
+            id="what runs has cost nothing yet",
+        ),
+        pytest.param(
+            [attempt(1, 0, 3, end_reason=EndReason.INTERRUPTED), done(2, 5, 9)],
+            0,
+            id="an interruption is none",
+        ),
+        pytest.param(
+            [attempt(1, 0, 3, end_reason=EndReason.FAILED), attempt(2, 5, 9, first_step_at=at(6))],
+            3,
+            id="nor is a restart that none caused",
+        ),
+        pytest.param([attempt(1, 0, 2, first_step_at=at(1))], 1, id="a start is no lost work"),
+    ],
+)
+def test_what_preemptions_have_cost(attempts, hours):
+    """Lost work, and restarts: in time on the GPUs."""
+    assert preemption_cost_s(attempts) == hours * HOUR_S

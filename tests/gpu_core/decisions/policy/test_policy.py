@@ -107,7 +107,7 @@ def test_priority_of_queue(queue, want_points):
         pytest.param(
             {"version": 1, "preemption": {"enabld": True}},
             "policy: preemption.enabld is not a known name; did you mean 'enabled'?; "
-            "allowed: enabled, grace_period, min_runtime",
+            "allowed: enabled, grace_period, max_protection, min_runtime",
             id="a misspelt key in a section",
         ),
         pytest.param(

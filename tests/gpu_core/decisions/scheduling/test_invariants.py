@@ -211,7 +211,7 @@ def test_quota_is_never_exceeded_by_an_admission(seed):
 @many
 @given(SEEDS)
 def test_victims_are_legal(seed):
-    """Preemptible, started, past their minimum run time, each once; less urgent or borrowing."""
+    """Preemptible, started, past their protection, each once; less urgent or borrowing."""
     pool = scenario(seed)
     plan = planned(pool)
     running = {a.workload.workload_id: a for a in pool.snapshot.allocations}
@@ -242,7 +242,11 @@ def test_what_has_just_started_is_not_preempted_for_what_waited(seed):
     started = {c.workload_id for c in admits(first)}
     after = applied(pool, first, NOW)
     allocations = tuple(
-        replace(a, began_at=NOW - timedelta(hours=1), workload=replace(a.workload, min_runtime_s=0))
+        replace(
+            a,
+            began_at=NOW - timedelta(hours=1),
+            workload=replace(a.workload, min_runtime_s=0, max_protection_s=0.0),
+        )
         if a.workload.workload_id in started
         else a
         for a in after.snapshot.allocations
@@ -313,7 +317,7 @@ def test_planning_comes_to_rest(seed):
             snapshot=replace(
                 pool.snapshot,
                 allocations=tuple(
-                    replace(a, workload=replace(a.workload, min_runtime_s=0))
+                    replace(a, workload=replace(a.workload, min_runtime_s=0, max_protection_s=0.0))
                     for a in pool.snapshot.allocations
                 ),
             ),

@@ -50,12 +50,17 @@ def admits(plan):
 
 
 def assert_unprotected(victim, now):
-    """It has started, or has had its time to begin, and has had its minimum run time since."""
+    """It has started, or has had its time to begin; and has had its minimum run time since, and
+    the time to work for as long as its preemptions have cost it."""
     if victim.began_at is None and victim.begins_by is not None:
         assert victim.begins_by <= now
     else:
         began_at = victim.began_at or victim.admitted_at
         assert began_at + timedelta(seconds=victim.workload.min_runtime_s) <= now
+        cost_s, most_s = victim.workload.preemption_cost_s, victim.workload.max_protection_s
+        if cost_s:
+            restart_s = max(0.0, (began_at - victim.admitted_at).total_seconds())
+            assert began_at + timedelta(seconds=min(most_s, restart_s + cost_s)) <= now
 
 
 def check_plan(snapshot, plan, now):

@@ -35,7 +35,7 @@ from gpu_core.worker.pending.history import History
 
 BUDGETED = make_policy(
     ordering={"keys": ["fair-share"]},
-    preemption={"enabled": False},
+    preemption={"enabled": False, "max_protection": "30m"},
     budgets=[{"name": "all", "scope": "pool", "period": "day", "usd": 100}],
     run_times={"min_runs": 3},
 )
@@ -261,6 +261,7 @@ def test_a_run_that_comes_back_knows_what_it_has_had_and_saved(ledger, history):
     look(history, 3)
     workload = known(history, run_id, run_count=1, expected_duration_s=3 * 3_600)
     assert (workload.attained_gpu_s, workload.remaining_s) == (7_200, 7_200)
+    assert (workload.preemption_cost_s, workload.max_protection_s) == (3_600, 1_800)
 
 
 def test_a_run_that_says_what_it_does_gets_the_gpu_types_that_hold_it(history):

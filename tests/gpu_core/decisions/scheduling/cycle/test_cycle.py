@@ -384,6 +384,54 @@ class TestPreemption:
         assert reported(result, "w").numbers["possible_from"] == "2026-09-01T12:01:30+00:00"
         assert why in reported(result, "w").summary
 
+    @pytest.mark.parametrize(
+        ("other", "why"),
+        [
+            pytest.param(
+                None,
+                "'again' may be preempted for it, but not before it has worked for as long as its "
+                "preemptions have cost it, until 12:01:40 UTC.",
+                id="one",
+            ),
+            pytest.param(
+                {"preemption_cost_s": 3_690.0},
+                "'again' and 'other' may be preempted for it, but not before they have worked for "
+                "as long as their preemptions have cost them, until 12:01:40 UTC.",
+                id="two",
+            ),
+            pytest.param(
+                {"min_runtime_s": 3_690},
+                "'again' and 'other' may be preempted for it, but not within the minimum run time "
+                "or before they have worked for as long as their preemptions have cost them, "
+                "until 12:01:40 UTC.",
+                id="one, and one in its minimum run time",
+            ),
+        ],
+    )
+    def test_what_was_preempted_is_not_preempted_again_before_it_has_repaid_that(self, other, why):
+        """It was admitted an hour ago, and has worked for a shorter time than it lost before."""
+        bound = {"max_protection_s": 86_400.0}
+        running = [low("again", {"n1": "0"}, preemption_cost_s=3_700.0, **bound)]
+        if other is not None:
+            running.append(low("other", {"n1": "1"}, **(bound | other)))
+        gpus = len(running)
+        result = plan([make_node(gpus=gpus)], running, [make_workload("w", gpus)])
+        assert result.commands == ()
+        assert reported(result, "w").reason == Reason.MIN_RUNTIME_PROTECTS
+        assert why in reported(result, "w").summary
+
+    def test_what_has_repaid_its_preemptions_is_preempted_again(self):
+        """To the second: it has worked for an hour."""
+        repaid = low("again", {"n1": "0"}, preemption_cost_s=3_600.0, max_protection_s=86_400.0)
+        assert preempted(plan([make_node(gpus=1)], [repaid], [make_workload()])) == [("again", "w")]
+
+    def test_who_has_repaid_is_preempted_before_who_has_not(self):
+        """The one that has not would lose less."""
+        again = low("a", {"n1": "0"}, preemption_cost_s=99.0, max_protection_s=3_600.0)
+        again = replace(again, admitted_at=ago(1))
+        result = plan([make_node(gpus=2)], [again, low("b", {"n1": "1"})], [make_workload()])
+        assert preempted(result) == [("b", "w")]
+
     def test_the_minimum_run_time_counts_from_the_beginning(self):
         """What waited for its start for an hour has had twenty seconds."""
         waited = low("waited", {"n1": "0"}, min_runtime_s=60)

@@ -242,6 +242,69 @@ def test_a_protected_attempt_is_taken_when_its_minimum_run_time_ends() -> None:
     assert spans(simulation) == {"v": [(0, 60), (65, 505)], "u": [(60, 65)]}
 
 
+def test_an_attempt_is_taken_again_when_it_has_repaid_its_preemption() -> None:
+    """It lost 20 s of work and 10 s of restart: its 30 s of work end at 115 s."""
+    urgent = [job("u", 70, 5, priority=9), job("w", 76, 5, priority=9)]
+    saving = job("v", 0, 500, checkpoint_interval_s=50)
+    options = {"restart_s": 10, "max_protection_s": 3_600.0}
+    simulation = replay(saving, *urgent, policy=BY_PRIORITY, **options)
+    assert spans(simulation) == {
+        "v": [(0, 70), (75, 115), (120, 580)],
+        "u": [(70, 75)],
+        "w": [(115, 120)],
+    }
+
+
+def costs_s(outcome: JobOutcome) -> list[tuple[Held, float]]:
+    """Each attempt that began after a preemption, with what all before it had cost, by hand."""
+    found, cost_s = [], 0.0
+    for number, held in enumerate(outcome.attempts):
+        if number:
+            found.append((held, cost_s))
+        cost_s += held.lost_s
+    return found
+
+
+@given(
+    lows=st.lists(st.tuples(st.integers(0, 300), st.integers(1, 2_000)), min_size=1, max_size=6),
+    urgent=st.lists(st.tuples(st.integers(0, 3_000), st.integers(1, 200)), max_size=12),
+    interval_s=st.sampled_from([None, 40.0, 400.0]),
+    restart_s=st.sampled_from([0, 30, 200]),
+    most_s=st.sampled_from([0.0, 100.0, 1_000.0]),
+)
+@settings(max_examples=examples(60))
+def test_no_run_is_preempted_twice_without_the_work_in_between(
+    lows: list[tuple[int, int]],
+    urgent: list[tuple[int, int]],
+    interval_s: float | None,
+    restart_s: int,
+    most_s: float,
+) -> None:
+    """As much as all preemptions before have cost it, with the restart; or the bound is over.
+
+    So a job that needs no other waits for no longer than the bound of one attempt, if it is the
+    only urgent one.
+    """
+    jobs = [
+        job(f"low-{n}", at, length, checkpoint_interval_s=interval_s)
+        for n, (at, length) in enumerate(lows)
+    ] + [job(f"urgent-{n}", at, length, priority=9) for n, (at, length) in enumerate(urgent)]
+    options = {"restart_s": restart_s, "max_protection_s": most_s}
+    simulation = replay(*jobs, gpus=2, policy=BY_PRIORITY, **options)
+    for outcome in simulation.outcomes:
+        assert outcome.finished_s is not None
+        if outcome.job.priority:
+            assert outcome.preemptions == 0
+            continue
+        # The last attempt finished.
+        for held, cost_s in costs_s(outcome)[:-1]:
+            held_s = held.end_s - held.start_s
+            assert held_s == pytest.approx(most_s) or held_s >= min(most_s, restart_s + cost_s) - 1
+    if len(urgent) == 1:
+        outcome = simulation.outcomes[-1]
+        assert outcome.attempts[0].start_s <= outcome.job.submit_s + most_s
+
+
 def test_least_attained_service_changes_over_at_a_tick() -> None:
     """After its first quantum, an hour, the running job makes way for the one that had nothing."""
     jobs = job("a", 0, 9000), job("b", 10, 60)
