@@ -478,6 +478,46 @@ def test_no_borrower_takes_what_a_run_within_nominal_quota_could_use(seed):
             assert len(staying) == len(started) or not fits_within_nominal(pool, wanted, staying)
 
 
+@many
+@given(SEEDS)
+def test_under_greedy_backfill_no_run_waits_that_fits(seed):
+    """What is free after the plan holds none of those that wait, within their quotas.
+
+    Those of a group behind one that does not fit are not looked at: they do not fit either.
+    """
+    pool = scenario(
+        seed,
+        backfill={"mode": "greedy"},
+        limits={},
+        preemption={"enabled": False},
+        ordering={"keys": ["priority", "submitted"], "starvation_after": "30d"},
+    )
+    snapshot = replace(
+        pool.snapshot,
+        allocations=tuple(a for a in pool.snapshot.allocations if not a.is_draining),
+        pending=tuple(replace(w, hold=None) for w in pool.snapshot.pending),
+    )
+    pool = replace(pool, snapshot=snapshot)
+    plan = planned(pool)
+    started, after = {c.workload_id for c in admits(plan)}, applied(pool, plan, NOW)
+    cluster = ClusterInfo(after.snapshot.nodes)
+    for allocation in after.snapshot.allocations:
+        cluster.allocate(allocation.workload.shape, allocation.placement)
+    for workload in snapshot.pending:
+        if workload.workload_id not in started:
+            assert cluster.find(workload.shape, flavors=open_flavors(after, workload)) is None
+
+
+def open_flavors(pool, workload):
+    """Which flavors does quota leave to it? None: it needs no GPU, or there are no quotas."""
+    if pool.policy.quotas is None or not workload.shape.gpu_count:
+        return None
+    tree, usage = quota_usage(pool)
+    flavors = {node.flavor for node in pool.snapshot.nodes}
+    milli = workload.shape.total_gpu_milli
+    return {f for f in flavors if milli <= usage.available(workload.team, tree.bucket(f))}
+
+
 def fits_within_nominal(pool, wanted, started):
     """Could it start within its team's nominal quota in addition to these?"""
     cluster = ClusterInfo(pool.snapshot.nodes)
@@ -509,8 +549,12 @@ def quota_usage(pool):
     tree = QuotaTree(pool.policy.quotas, capacity)
     usage = QuotaUsage(tree)
     for allocation in pool.snapshot.allocations:
-        milli = len(allocation.placement.gpu_ids) * WHOLE_GPU_MILLI
-        usage.allocate(allocation.workload.team, tree.bucket(allocation.placement.flavor), milli)
+        milli, flavor = (
+            len(allocation.placement.gpu_ids) * WHOLE_GPU_MILLI,
+            allocation.placement.flavor,
+        )
+        if flavor is not None:
+            usage.allocate(allocation.workload.team, tree.bucket(flavor), milli)
     return tree, usage
 
 
