@@ -45,7 +45,8 @@ class CostRecords(LedgerDatabase):
     def cost_slices(self, asked: CostQuestion) -> tuple[list[CostSlice], dict[Keys, int]]:
         """What did each group hold, in slices of one price, and how many runs has it?"""
         with self._reader.begin() as connection:
-            return read_cost_slices(connection, asked), read_run_counts(connection, asked)
+            slices = read_cost_slices(connection, asked)
+            return slices, read_run_counts(connection, asked, slices)
 
     def cost_slices_by_day(self, asked: CostQuestion) -> list[list[CostSlice]]:
         """What did each group use and cost on each UTC day that begins in the window?"""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,6 +21,8 @@ from gpu_core.decisions.costs.usage.time_use import uses_by_price
 from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.units import epoch_us
+
+_ROWS_PER_PAGE = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,20 +44,34 @@ def read_cost_slices(connection: sa.Connection, asked: CostQuestion) -> list[Cos
     The database sums the time of attempts with one price; that of those whose price has changed is
     cut here, at each change.
     """
-    tariffs = Tariffs()
-    return [
-        part
-        for row in connection.execute(_sums(asked))
-        for part in _slices(row, len(asked.keys), tariffs)
-    ]
+    tariffs, found = Tariffs(), list[CostSlice]()
+    keys = len(asked.keys)
+    paid = slice(keys, keys + len(PAID))
+    for page in connection.execute(_sums(asked)).partitions(_ROWS_PER_PAGE):
+        for row in map(tuple, page):
+            later_prices, _, *numbers = row[paid.stop :]
+            if later_prices is None:
+                tariff, uses_us = tariffs.of(row[paid]), row[paid.stop + 2 : paid.stop + 6]
+                found.append(CostSlice(row[:keys], tariff, uses_us, row[paid.stop + 6]))
+            else:
+                found += _at_each_price(row[:keys], row[paid], later_prices, numbers, tariffs)
+    return found
 
 
-def read_run_counts(connection: sa.Connection, asked: CostQuestion) -> dict[Keys, int]:
+def read_run_counts(
+    connection: sa.Connection, asked: CostQuestion, slices: Iterable[CostSlice]
+) -> dict[Keys, int]:
     """How many runs has each group, and all of them together under `()`?
 
     Grouped by run, each group has one: only all of them are counted then.
+
+    Args:
+        slices: The answer of `read_cost_slices` to the same question.
     """
-    counts = {} if "run" in asked.keys else dict(_run_counts(connection, asked, asked.keys))
+    if "run" in asked.keys:
+        place = asked.keys.index("run")
+        return {(): len({part.keys[place] for part in slices})}
+    counts = dict(_run_counts(connection, asked, asked.keys))
     if counts and asked.keys and COLUMNS_OF_RUNS.keys() >= set(asked.keys):
         return counts | {(): sum(counts.values())}  # each run is in one group
     return counts | dict(_run_counts(connection, asked, ()))
@@ -77,15 +93,19 @@ def _run_counts(
 def _sums(asked: CostQuestion) -> sa.Select[Any]:
     """The time of each use, as `uses_of_attempt` has it, summed over attempts of one tariff.
 
-    Behind the sums are the moments of an attempt whose price changed.
+    Behind the sums are the moments of an attempt whose price changed. Grouped by run there are
+    about as many groups as attempts: sorting them would take longer than reading them.
     """
     c = _turns(asked).c
     in_window = [Lesser(Greater(turn, c.first), c.last) for turn in (c.begun, c.working, c.lost)]
     pairs = pairwise((c.first, *in_window, c.last))
-    uses = [sa.cast(sa.func.sum(later - earlier), sa.BigInteger) for earlier, later in pairs]
+    uses = [later - earlier for earlier, later in pairs]
     moments = (c.start, c.begun, c.working, c.lost, c.end, c.first, c.last)
     group = [c[name] for name in _group(asked)]
-    together = (*uses, sa.func.count(), *map(sa.func.max, moments))
+    if "run" in asked.keys:
+        return sa.select(*group, *uses, sa.literal_column("1"), *moments)
+    sums = [sa.cast(sa.func.sum(use), sa.BigInteger) for use in uses]
+    together = (*sums, sa.func.count(), *map(sa.func.max, moments))
     return sa.select(*group, *together).group_by(*group)
 
 
@@ -148,19 +168,16 @@ def _materialized(statement: sa.Select[Any], name: str) -> sa.CTE:
     return statement.cte(name).prefix_with("MATERIALIZED")
 
 
-def _slices(row: Iterable[Any], keys: int, tariffs: Tariffs) -> Iterator[CostSlice]:
-    values = iter(row)
-    of_keys, paid = tuple(islice(values, keys)), tuple(islice(values, len(PAID)))
-    later_prices, _, queued, restart, useful, lost, count, *turns, first_us, last_us = values
-    if later_prices is None:
-        uses_us = queued, restart, useful, lost
-        yield CostSlice(keys=of_keys, tariff=tariffs.of(paid), uses_us=uses_us, attempts=count)
-        return
+def _at_each_price(
+    keys: Keys, paid: tuple[Any, ...], later_prices: str, numbers: Sequence[int], tariffs: Tariffs
+) -> Iterator[CostSlice]:
+    """The slices of an attempt whose price has changed."""
+    *_, count, start, begun, working, lost, end, first_us, last_us = numbers
     since_us, of_prices = tariffs.at_each_price(paid, later_prices)
-    parts = zip(of_prices, uses_by_price(turns, first_us, last_us, since_us), strict=True)
-    for tariff, uses_us in parts:
+    uses = uses_by_price((start, begun, working, lost, end), first_us, last_us, since_us)
+    for tariff, uses_us in zip(of_prices, uses, strict=True):
         if any(uses_us):
-            yield CostSlice(keys=of_keys, tariff=tariff, uses_us=uses_us, attempts=count)
+            yield CostSlice(keys, tariff, uses_us, count)
             count = 0
 
 

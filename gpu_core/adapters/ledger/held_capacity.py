@@ -15,14 +15,15 @@ from gpu_core.adapters.ledger.schema import attempts, capacity_intervals, runs
 from gpu_core.adapters.ledger.sql_functions import EpochUs, Greater, Lesser
 from gpu_core.decisions.costs.capacity.capacity_intervals import WATCHED, CapacityInterval
 from gpu_core.decisions.costs.capacity.idle import counted_in, parts_by_node
+from gpu_core.decisions.costs.usage.scale import Scale
 from gpu_core.decisions.costs.usage.time_use import Tariff, spans_of_prices
-from gpu_core.decisions.costs.usage.usage import Usage, sum_usage
+from gpu_core.decisions.costs.usage.usage import Usage
 from gpu_core.decisions.model.units import epoch_us
 
 _c = capacity_intervals.c
 
-_Held = tuple[tuple[str, Tariff, Fraction], int]
-"""An interval's id, a tariff and which part of it is held there; and for how many microseconds."""
+_Held = tuple[tuple[str, Tariff], int]
+"""An interval's id and what is held there; and for how many microseconds."""
 
 
 def read_held(
@@ -34,32 +35,32 @@ def read_held(
     """
     of_all = replace(asked, pool=None)
     tariffs = Tariffs()
-    held_us: dict[tuple[str, Tariff, Fraction], int] = defaultdict(int)
+    held_us: dict[tuple[str, Tariff], int] = defaultdict(int)
     for place, us in chain(
         _on_one_node(connection, of_all, tariffs),
         _on_several_nodes(connection, intervals, of_all, tariffs),
     ):
         held_us[place] += us
-    found: dict[str, list[Usage]] = defaultdict(list)
-    for (interval_id, tariff, part), us in held_us.items():
-        found[interval_id].append(tariff.usage(us * part))
-    return {interval_id: sum_usage(parts) for interval_id, parts in found.items()}
+    found: dict[str, list[tuple[Tariff, int]]] = defaultdict(list)
+    for (interval_id, tariff), us in held_us.items():
+        found[interval_id].append((tariff, us))
+    scale = Scale(tariff for _, tariff in held_us)
+    return {interval_id: scale.usage(used) for interval_id, used in found.items()}
 
 
 def _on_one_node(
     connection: sa.Connection, asked: CostQuestion, tariffs: Tariffs
 ) -> Iterator[_Held]:
     """What attempts hold that are on one node."""
-    whole = Fraction(1)
     for interval_id, *values, held_us, first_us, last_us in connection.execute(_sums(asked)):
         paid, (later_prices, _) = tuple(values[: len(PAID)]), values[len(PAID) :]
         if later_prices is None:
-            yield (interval_id, tariffs.of(paid), whole), held_us
+            yield (interval_id, tariffs.of(paid)), held_us
             continue
         since_us, of_prices = tariffs.at_each_price(paid, later_prices)
         spans = spans_of_prices(first_us, last_us, since_us)
         for tariff, (start_us, end_us) in zip(of_prices, spans, strict=True):
-            yield (interval_id, tariff, whole), end_us - start_us
+            yield (interval_id, tariff), end_us - start_us
 
 
 def _on_several_nodes(
@@ -69,7 +70,7 @@ def _on_several_nodes(
     tariffs: Tariffs,
 ) -> Iterator[_Held]:
     """What gangs hold on each machine, attempt by attempt."""
-    by_node = _counted_us(intervals, asked)
+    by_node, parts = _counted_us(intervals, asked), dict[tuple[Tariff, Fraction], Tariff]()
     a, now_us = attempts.c, epoch_us(asked.now)
     until = sa.func.coalesce(EpochUs(a.released_at), now_us)
     there = (a.host, a.node, sa.cast(a.shares, sa.String), EpochUs(a.admitted_at), until)
@@ -89,7 +90,19 @@ def _on_several_nodes(
             for interval_id, start_us, end_us in by_node[host, node]:
                 spans = spans_of_prices(max(start_us, since_us), min(end_us, until_us), later_us)
                 for tariff, (start, end) in zip(of_prices, spans, strict=True):
-                    yield (interval_id, tariff, part), end - start
+                    yield (interval_id, _part_of(tariff, part, parts)), end - start
+
+
+def _part_of(
+    tariff: Tariff, part: Fraction, known: dict[tuple[Tariff, Fraction], Tariff]
+) -> Tariff:
+    """The tariff of a part of what is held: one object for equal ones."""
+    if part == 1:
+        return tariff
+    found = known.get((tariff, part))
+    if found is None:
+        found = known[tariff, part] = Tariff(tariff.unit.times(part))
+    return found
 
 
 def _counted_us(

@@ -1,9 +1,10 @@
 """`prefect-gpu cost report` and `export`: read the ledger, decide, print."""
 
+import gc
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
@@ -53,6 +54,19 @@ class Output(StrEnum):
     JSON = "json"
 
 
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """A report makes a million objects, no cycles: to look for them takes a fifth of its time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_without_garbage_collection()
 def run_report(
     ledger_url: Callable[[], str],
     period: str,

@@ -216,7 +216,7 @@ def with_idle(
         faults: The part of `idle` that was held because its GPUs are not well.
     """
     shares = _shares(report, rule)
-    parts = [_part(idle, share) for share in shares] or [NO_USAGE] * len(report.rows)
+    parts = [_part(idle, share) for share in shares]
     return with_parts(report, parts, NO_USAGE if shares else idle, faults)
 
 
@@ -227,6 +227,9 @@ def with_parts(
 
     Rows keep what they cost without idle capacity, as on the bill; with idle they add up to the
     micro-dollar.
+
+    Args:
+        parts: One for each row; none: no row has one.
     """
     rows = report.rows
     of_idle = [*(part.exact_micro_usd for part in parts), line.exact_micro_usd]
@@ -238,12 +241,11 @@ def with_parts(
     return replace(
         report,
         rows=tuple(
-            # By run there are as many rows as runs, and few of them change.
-            row
-            if (part, micro_usd) == (row.idle, row.idle_micro_usd)
-            else replace(row, idle=part, idle_micro_usd=micro_usd)
+            replace(row, idle=part, idle_micro_usd=micro_usd)
             for row, part, micro_usd in zip(rows, parts, shared, strict=True)
-        ),
+        )
+        if parts
+        else rows,
         idle=line,
         idle_micro_usd=own_line,
         faults=faults,

@@ -50,8 +50,7 @@ Keys = tuple[str | int | None, ...]
 """A group's values, in the order of the keys; an attempt's is its number."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostSlice:
+class CostSlice(NamedTuple):
     """The use of a part of a group at one tariff."""
 
     keys: Keys
@@ -167,7 +166,7 @@ def together(rows: Sequence[CostRow]) -> CostRow:
         parts=_by_tariff(part for row in rows for part in row.parts),
         scale=rows[0].scale if rows else Scale(()),
         scaled_cost=sum(row.scaled_cost for row in rows),
-        idle=sum_usage(row.idle for row in rows),
+        idle=sum_usage(row.idle for row in rows if row.idle is not NO_USAGE),
         idle_micro_usd=sum(row.idle_micro_usd for row in rows),
         bill=BillSum(*map(sum, zip(*bills, strict=True))) if bills else None,
     )
@@ -175,21 +174,18 @@ def together(rows: Sequence[CostRow]) -> CostRow:
 
 def _by_tariff(parts: Iterable[CostSlice]) -> tuple[CostSlice, ...]:
     """One slice for each tariff: by run there are as many slices as runs."""
-    uses: dict[int, tuple[Tariff, list[int], int]] = {}
-    for part in parts:
-        tariff, sums, attempts = uses.get(id(part.tariff), (part.tariff, [0] * len(USES), 0))
-        for place, held_us in enumerate(part.uses_us):
-            sums[place] += held_us
-        uses[id(tariff)] = tariff, sums, attempts + part.attempts
+    sums: dict[Tariff, list[int]] = defaultdict(lambda: [0] * 5)
+    for _, tariff, (queued, restart, useful, lost), attempts in parts:
+        of_tariff = sums[tariff]
+        of_tariff[0] += queued
+        of_tariff[1] += restart
+        of_tariff[2] += useful
+        of_tariff[3] += lost
+        of_tariff[4] += attempts
     return tuple(
-        CostSlice(keys=(), tariff=tariff, uses_us=_four(sums), attempts=attempts)
-        for tariff, sums, attempts in uses.values()
+        CostSlice(keys=(), tariff=tariff, uses_us=(queued, restart, useful, lost), attempts=count)
+        for tariff, (queued, restart, useful, lost, count) in sums.items()
     )
-
-
-def _four(sums: Sequence[int]) -> UsesUs:
-    queued, restart, useful, lost = sums
-    return queued, restart, useful, lost
 
 
 def with_bills(report: CostReport, bills: Mapping[Keys, BillSum]) -> CostReport:
@@ -222,7 +218,7 @@ def cost_report(
     # By run there are as many groups as runs: they are compared and rounded in whole numbers.
     scale = Scale(part.tariff for parts in groups.values() for part in parts)
     costs = {
-        group: scale.cost((part.tariff, part.held_us) for part in parts)
+        group: scale.cost([(part.tariff, part.held_us) for part in parts])
         for group, parts in groups.items()
     }
     ranked = sorted(groups, key=lambda group: (-costs[group], _text(group)))
