@@ -83,10 +83,12 @@ def test_a_waiting_run_says_why_on_its_page(pool, journal):
     assert "'first' holds 6" in message
     # Two GPUs are free, but they are kept for the run that is ahead in the line.
     pool.wait_until(third, "BehindOthers")
-    # The log of the run's page says the same, once for each reason.
+    # The log of the run's page says why, too, once for each reason; the state also has the place.
     wait_for(lambda: pool.logs(third), "the log says why it waits")
     (line,) = pool.logs(third)
-    assert line == f"BehindOthers: {pool.message(third)}"
+    why, _, place = pool.message(third).partition(" Position ")
+    assert line == f"BehindOthers: {why}"
+    assert place.startswith("2 in the queue")
 
     lines = pool.call("POST", "/artifacts/filter", {"artifacts": {"type": {"any_": ["table"]}}})
     (line,) = [a for a in lines if a["key"] == f"gpu-queue-{pool.name}"]
