@@ -74,12 +74,13 @@ def propose_savings(
             pool=pool,
             with_generated=with_generated,
         )
-        targets: Targets = run_coro_as_sync(read_targets(found.proposals))
-        declined = declined_of(found.proposals, read_proposals(ledger), now)
-        asked = [each for each in found.proposals if each.proposal_id not in declined]
+        changes = [each for each in found.proposals if not each.is_by_hand]
+        targets: Targets = run_coro_as_sync(read_targets(changes))
+        declined = declined_of(changes, read_proposals(ledger), now)
+        asked = [each for each in changes if each.proposal_id not in declined]
         record_new(ledger, asked, targets, now)
         records = read_proposals(ledger)
-    missing = [p.proposal_id for p in found.proposals if targets[p.deployment] is None]
+    missing = [each.proposal_id for each in changes if targets[each.deployment] is None]
     publish_savings(savings_page(found, records.values(), missing, declined))
     get_run_logger().info("%d changes are proposed", len(asked))
 

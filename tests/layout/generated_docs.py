@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_core.decisions.kubernetes.variables.prefect_fields import PREFECT_FIELDS
-from gpu_core.decisions.optimization.proposals.kinds import RULES, UNPROPOSED
+from gpu_core.decisions.optimization.proposals.kinds import RULES, UNPROPOSED, KindRule
 from gpu_core.decisions.policy.pod_fields import TABLE
 from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.decisions.telemetry.metric_names import QUANTITIES, Source
@@ -87,7 +87,7 @@ def _sources(sources: Iterable[Source]) -> str:
 def proposal_kinds_table() -> str:
     """When each kind of change is proposed, and what becomes of it."""
     rows = [
-        f"| `{kind}` | {rule.evidence} | {rule.change} | {rule.simulated} | {rule.unit} |"
+        f"| `{kind}` | {rule.evidence} | {rule.change} | {rule.simulated} | {_verified(rule)} |"
         for kind, rule in RULES.items()
     ]
     head = [
@@ -96,6 +96,10 @@ def proposal_kinds_table() -> str:
         "|---|---|---|---|---|",
     ]
     return "\n".join([*head, *rows]) + "\n"
+
+
+def _verified(rule: KindRule) -> str:
+    return rule.unit.value if rule.by_hand is None else f"by a person: {rule.by_hand}"
 
 
 def not_proposed_table() -> str:

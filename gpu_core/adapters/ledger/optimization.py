@@ -5,9 +5,11 @@ from datetime import datetime
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.store import Ledger
 from gpu_core.decisions.catalog.offerings import Catalog
+from gpu_core.decisions.costs.prices.price_book import PriceBook
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.optimization.proposals.period import Period
 from gpu_core.decisions.optimization.proposals.propose import Optimization, optimize
+from gpu_core.decisions.optimization.proposals.reserved_proposals import MachineHistory
 from gpu_core.decisions.policy.policy import Policy
 
 
@@ -45,5 +47,14 @@ def read_optimization(
         catalog=catalog,
         capacity=ledger.capacity_cost(
             CostQuestion(window=period.window, keys=(), now=now, pool=pool, provenance=provenance)
+        ),
+        machines=MachineHistory(
+            intervals=[
+                machine
+                for machine in ledger.capacity(period.window.start, period.window.end)
+                if pool in (None, machine.pool)
+            ],
+            recorded_since=ledger.first_capacity_at(pool),
+            book=PriceBook(policy=policy, catalog=catalog),
         ),
     )

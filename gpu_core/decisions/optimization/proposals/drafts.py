@@ -65,7 +65,7 @@ def draft(
         evidence: Sentences with numbers.
         risk: What may go wrong, in sentences.
     """
-    saving = _saving(draws, facts, period)
+    saving = saving_of(draws, sum(fact.cost_micro_usd or 0 for fact in facts), period)
     unit = kind.rule.unit
     before = unit_cost(facts if base is None else base, unit)
     if saving is None or before is None or before.micro_usd is None:
@@ -99,13 +99,18 @@ def held_by_run(facts: Sequence[RunFact], held_s: Numbers) -> dict[str, float]:
     return dict(zip((f.run.flow_run_id for f in facts), map(float, held_s), strict=True))
 
 
-def _saving(draws: Sequence[float], facts: Sequence[RunFact], period: Period) -> Saving | None:
-    """The saving of a change; None if the change may cost more, or saves too little."""
+def saving_of(draws: Sequence[float], spent_micro_usd: int, period: Period) -> Saving | None:
+    """What does a change save? None: it may cost more, or saves too little.
+
+    Args:
+        draws: The saving, as a part of the cost, in each history that was drawn.
+        spent_micro_usd: The cost in the period.
+        period: Its days.
+    """
     if not draws:
         return None
     low, expected, high = (float(x) for x in np.percentile(draws, (_LOW, 50, _HIGH)))
     if low <= 0 or expected < LEAST_SAVING:
         return None
-    spent = sum(fact.cost_micro_usd or 0 for fact in facts)
-    monthly = round(spent * _MONTH_DAYS / period.days)
+    monthly = round(spent_micro_usd * _MONTH_DAYS / period.days)
     return Saving(low=low, expected=expected, high=high, monthly_cost_micro_usd=monthly)

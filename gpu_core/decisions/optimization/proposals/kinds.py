@@ -13,6 +13,7 @@ class Unit(StrEnum):
     GPU_HOUR_BETWEEN_SAVES = "GPU-hour of work between saves"
     """Without what interruptions and saves cost."""
     COMPLETED_RUN = "completed run"
+    MACHINE_HOUR = "machine-hour"
 
 
 class ProposalKind(StrEnum):
@@ -28,6 +29,8 @@ class ProposalKind(StrEnum):
     """Saves more often or less often, from what they cost and what interruptions lost."""
     SHARING = "sharing"
     """A part of a GPU in place of a whole one, from what runs use of it."""
+    RESERVED = "reserved"
+    """A commitment in place of on-demand, for machines that are there nearly all the time."""
 
     @property
     def rule(self) -> "KindRule":
@@ -47,6 +50,9 @@ class KindRule:
     """What the interval of the saving is made from."""
     unit: Unit
     """What the cost before and after is divided by."""
+    by_hand: str | None = None
+    """How a person carries it out, where no API that is used here can: it is shown, neither asked
+    for nor recorded nor verified by the flows. None: `apply-saving` does it."""
 
 
 _CONFIGURATION = (
@@ -90,6 +96,15 @@ RULES: Mapping[ProposalKind, KindRule] = {
         "Waits are not replayed.",
         unit=Unit.COMPLETED_RUN,
     ),
+    ProposalKind.RESERVED: KindRule(
+        evidence="Machines recorded for all 28 days, and for their kind a price of `reserved` in "
+        "the ledger, the catalog or the policy.",
+        change="the number of reserved machines of a kind",
+        simulated="Days like those of the period: each machine pays off in 90 % of the histories.",
+        unit=Unit.MACHINE_HOUR,
+        by_hand="buy the commitment from the provider; `prefect-gpu cost savings` then shows what "
+        "other terms, such as reserved, saved",
+    ),
 }
 
 
@@ -113,5 +128,24 @@ UNPROPOSED = (
         change="parallelism limit of a deployment",
         why="The same runs hold the same GPU-hours, later. It saves waits of others, not money.",
         instead="[Quotas and fair share](policy.md) of the policy bound what a team holds at once.",
+    ),
+    Unproposed(
+        change="off-peak schedule",
+        why="On-demand costs the same at each hour, and of spot the ledger has the price only "
+        "while runs hold it: not at the hours that would be proposed.",
+        instead="`capacity_type: auto` with a `deadline` waits for [spot](spot-and-budgets.md).",
+    ),
+    Unproposed(
+        change="MIG partitions",
+        why="The layout of a node is set in the cluster, by its GPU operator; the ledger has the "
+        "instances that runs held, not those that runs waited for.",
+        instead="The proposal `sharing`; the queue says which instance a waiting run lacks.",
+    ),
+    Unproposed(
+        change="idle time-out",
+        why="A summary has no order in time, and minutes are kept of process pools only: whether a "
+        "run was done with its GPUs or waited for data is not known, nor which work would stop.",
+        instead="`idle.action: stop` of the policy, which judges by five signals; `optimize` shows "
+        "what held GPUs that did nothing cost.",
     ),
 )

@@ -54,7 +54,7 @@ class Proposal:
     proposal_id: str
     kind: ProposalKind
     deployment: str
-    """`flow/deployment`, as Prefect names it."""
+    """`flow/deployment`, as Prefect names it; of `reserved` the kind of machine."""
     pool: str
     changes: tuple[Change, ...]
     why: str
@@ -77,10 +77,15 @@ class Proposal:
     """Runs that were generated are part of the evidence."""
 
     @property
+    def is_by_hand(self) -> bool:
+        """Does a person carry it out, so that the flows only show it?"""
+        return self.kind.rule.by_hand is not None
+
+    @property
     def apply(self) -> str:
         """The command that asks a person about it, when the flow `propose-savings` has recorded
-        it."""
-        return (
+        it; what a person does by hand."""
+        return self.kind.rule.by_hand or (
             "prefect deployment run apply-saving/by-request "
             f"--param proposal_id={self.proposal_id} --param dry_run=false"
         )
@@ -88,7 +93,7 @@ class Proposal:
     @property
     def undo(self) -> str:
         """The command that undoes it."""
-        return f"prefect-gpu optimize undo {self.proposal_id}"
+        return "by hand" if self.is_by_hand else f"prefect-gpu optimize undo {self.proposal_id}"
 
     @property
     def job_variables(self) -> dict[str, JobValue]:

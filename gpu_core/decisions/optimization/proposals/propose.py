@@ -24,6 +24,10 @@ from gpu_core.decisions.optimization.proposals.replay import (
     replayed_waits_s,
     with_change,
 )
+from gpu_core.decisions.optimization.proposals.reserved_proposals import (
+    MachineHistory,
+    reserved_proposals,
+)
 from gpu_core.decisions.optimization.proposals.run_facts import Record, RunFact, run_facts
 from gpu_core.decisions.optimization.proposals.sharing_proposals import sharing_draft
 from gpu_core.decisions.optimization.proposals.spot_proposals import spot_draft
@@ -41,7 +45,8 @@ class Optimization:
     analysis: Analysis
     calibration: Calibration
     proposals: tuple[Proposal, ...]
-    """The largest saving first. None where the replay is not close to what was recorded."""
+    """The largest saving first, then those that a person carries out. None where the replay is not
+    close to what was recorded."""
 
 
 def optimize(
@@ -52,6 +57,7 @@ def optimize(
     policy: Policy,
     catalog: Catalog,
     capacity: CapacityCost | None = None,
+    machines: MachineHistory | None = None,
     seed: int = 1,
 ) -> Optimization:
     """Which changes would have saved money in this period?
@@ -63,6 +69,7 @@ def optimize(
         policy: The policy that was in force, for the replay.
         catalog: Prices of what no run was on.
         capacity: What machines cost in the period; None: not known.
+        machines: Which machines were there, for commitments; None: not known.
         seed: The same rows and seed give the same proposals.
     """
     everything = run_facts(records, period.to_read, now)
@@ -71,8 +78,11 @@ def optimize(
     replayed = _replayed(learned_from, facts, policy, seed)
     analysis = analyse(facts, capacity)
     drafts: list[Draft] = []
+    by_hand: list[Proposal] = []
     if replayed.calibration.is_close:
         drafts = sorted(_drafts(facts, period, catalog, seed), key=_largest_first)
+        if machines is not None:
+            by_hand = reserved_proposals(machines, period, now, seed)
     return Optimization(
         period=period,
         analysis=analysis,
@@ -80,6 +90,7 @@ def optimize(
         proposals=(
             *(_with_waits(draft, replayed, policy) for draft in drafts[:_MOST_REPLAYS]),
             *(draft.proposal for draft in drafts[_MOST_REPLAYS:]),
+            *by_hand,
         ),
     )
 

@@ -48,4 +48,6 @@ def _units(fact: RunFact, unit: Unit) -> float:
             return fact.work_gpu_h
         case Unit.GPU_HOUR_BETWEEN_SAVES:
             return fact.useful_gpu_h
+        case Unit.MACHINE_HOUR:
+            raise ValueError("a run is no machine")
     assert_never(unit)

@@ -1,0 +1,172 @@
+"""Reserved capacity in place of on-demand: for machines that are there nearly all the time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
+from gpu_core.decisions.costs.prices.price_book import PriceBook
+from gpu_core.decisions.costs.savings.kind_costs import KindCost, kind_costs
+from gpu_core.decisions.costs.savings.price_steps import MachineKind
+from gpu_core.decisions.costs.usage.usage_cost import Window
+from gpu_core.decisions.optimization.proposals.drafts import saving_of
+from gpu_core.decisions.optimization.proposals.interruption_model import Numbers
+from gpu_core.decisions.optimization.proposals.kinds import ProposalKind
+from gpu_core.decisions.optimization.proposals.period import Period
+from gpu_core.decisions.optimization.proposals.proposal import Change, Proposal, proposal_id
+from gpu_core.decisions.optimization.proposals.resampling import future_history
+
+_DAY = timedelta(days=1)
+_DAY_US = _DAY // timedelta(microseconds=1)
+_DRAWS = 400
+_LOW = 10
+"""Percentile: a machine is committed only if it pays off in 90 % of the drawn histories."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineHistory:
+    """The machines of the period, with their prices on other terms."""
+
+    intervals: Sequence[CapacityInterval]
+    """Those with a time in the period."""
+    recorded_since: datetime | None
+    """From when on the ledger has machines; None: it has none."""
+    book: PriceBook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineDays:
+    """The machines of one kind, by day. Money in micro-USD."""
+
+    kind: MachineKind
+    held: NDArray[np.float64]
+    """By day and number: the part of the day with at least that many machines on demand."""
+    on_demand: Numbers
+    """The price of a machine for each day."""
+    committed: Numbers
+    """The same with a commitment."""
+
+    @property
+    def gains(self) -> NDArray[np.float64]:
+        """By day and number: what a commitment for that machine saves, negative for a loss."""
+        gains: NDArray[np.float64] = self.held * self.on_demand[:, None] - self.committed[:, None]
+        return gains
+
+    @property
+    def cost(self) -> Numbers:
+        """What the machines on demand cost each day."""
+        cost: Numbers = (self.held * self.on_demand[:, None]).sum(axis=1)
+        return cost
+
+
+def reserved_proposals(
+    history: MachineHistory, period: Period, now: datetime, seed: int
+) -> list[Proposal]:
+    """For how many machines of each kind would a commitment have paid off in this period?
+
+    Args:
+        history: Machines and prices.
+        period: The days that are judged; the ledger must have machines from its beginning on.
+        now: Machines that are there are counted up to here.
+        seed: Of the draws.
+    """
+    recorded = history.recorded_since
+    if recorded is None or recorded > period.window.start or now < period.window.end:
+        return []
+    pool = ", ".join(sorted({interval.pool for interval in history.intervals}))
+    found = [
+        _proposal(days, pool, period, np.random.default_rng((seed, 7, number)))
+        for number, days in enumerate(_by_kind(history, period, now))
+    ]
+    return [proposal for proposal in found if proposal is not None]
+
+
+def _by_kind(history: MachineHistory, period: Period, now: datetime) -> list[MachineDays]:
+    starts = [period.window.start + number * _DAY for number in range(period.days)]
+    by_kind: dict[MachineKind, dict[int, KindCost]] = {}
+    for number, start in enumerate(starts):
+        window = Window(start, start + _DAY)
+        for cost in kind_costs(history.intervals, history.book, window, now):
+            by_kind.setdefault(cost.kind, {})[number] = cost
+    found = (_days(kind, costs, period.days) for kind, costs in sorted(by_kind.items(), key=str))
+    return [days for days in found if days is not None]
+
+
+def _days(kind: MachineKind, costs: dict[int, KindCost], days: int) -> MachineDays | None:
+    """The days of one kind; None: none was on demand, or a price is unknown."""
+    most = max(len(cost.on_demand_curve_us) for cost in costs.values())
+    on_demand = [cost.on_demand_price for cost in costs.values()]
+    committed = [cost.committed_price for cost in costs.values()]
+    if not most or None in on_demand or None in committed:
+        return None
+    held = np.zeros((days, most))
+    # On a day without such a machine its prices are those of the mean day.
+    prices = [
+        np.full(days, float(sum(p for p in known if p is not None)) / len(known))
+        for known in (on_demand, committed)
+    ]
+    for number, cost in costs.items():
+        curve = np.array(cost.on_demand_curve_us, dtype=np.float64) / _DAY_US
+        held[number, : curve.size] = curve
+        prices[0][number] = float(cost.on_demand_price or 0)
+        prices[1][number] = float(cost.committed_price or 0)
+    return MachineDays(kind=kind, held=held, on_demand=prices[0], committed=prices[1])
+
+
+def _proposal(
+    days: MachineDays, pool: str, period: Period, rng: np.random.Generator
+) -> Proposal | None:
+    every_day = [[number] for number in range(period.days)]
+    drawn = [future_history(every_day, period.verify_days, rng) for _ in range(_DRAWS)]
+    gains = np.array([days.gains[chosen].sum(axis=0) for chosen in drawn])
+    cost = np.array([days.cost[chosen].sum() for chosen in drawn])
+    pays_off = np.percentile(gains, _LOW, axis=0) > 0
+    # Of the first, second, … machine each is there for at most as long as the one before it.
+    count = int(np.argmin(pays_off)) if not pays_off.all() else pays_off.size
+    if not count:
+        return None
+    known = cost > 0
+    draws = gains[known, :count].sum(axis=1) / cost[known]
+    saving = saving_of(draws.tolist(), round(days.cost.sum()), period)
+    if saving is None:
+        return None
+    kind, name = ProposalKind.RESERVED, str(days.kind)
+    change = Change(
+        variable="reserved machines",
+        observed=f"up to {days.held.shape[1]} on demand",
+        proposed=count,
+    )
+    return Proposal(
+        proposal_id=proposal_id(kind, name, pool, {change.variable: count}, period.last),
+        kind=kind,
+        deployment=name,
+        pool=pool,
+        changes=(change,),
+        why="These machines are there nearly all the time.",
+        evidence=_evidence(days, count),
+        first_day=period.first,
+        last_day=period.last,
+        unit=kind.rule.unit,
+        cost_per_unit_micro_usd=round(days.on_demand.mean() / 24),
+        verify_days=period.verify_days,
+        saving=saving,
+        waits=None,
+        risk=(
+            "A commitment is paid for all of its term, often a year, and cannot be undone; four "
+            "weeks do not show the demand after them."
+        ),
+        has_generated=False,
+    )
+
+
+def _evidence(days: MachineDays, count: int) -> tuple[str, ...]:
+    ratio = days.committed.sum() / days.on_demand.sum()
+    held = days.held[:, count - 1].mean()
+    return (
+        f"At least {count} of {days.kind} were there on demand for {held:.0%} of the time.",
+        f"A commitment costs {ratio:.0%} of the on-demand price: it pays off for a machine that is "
+        "there for a larger part of the time.",
+    )
