@@ -157,6 +157,7 @@ class GpuWorker(_Mixin):
         self._pass = anyio.Lock()
         self._writers = anyio.Semaphore(self.starts_at_once)
         self._starts = StartsFirst()
+        self._is_publishing = False
         self._waiting = BatchLoader(
             lambda ids: read_flow_runs_by_id(self.client, ids, in_states=[StateType.SCHEDULED])
         )
@@ -411,17 +412,28 @@ class GpuWorker(_Mixin):
                 )
 
     async def _publish(self, scheduler: GpuScheduler) -> None:
-        await self._starts.let_pass()
-        async with self._writers:
+        # One at a time: with a slow server those of all cycles would take every lane of starts.
+        if not self._is_publishing:
+            self._is_publishing = True
             try:
-                await scheduler.publish()
-            except Exception:
-                self._logger.exception("Why runs wait is published later")
+                await self._publish_news(scheduler)
+            finally:
+                self._is_publishing = False
         # Starts need not wait for this.
         try:
             await scheduler.refresh_pool()
         except Exception as error:
             self._logger.debug("The pool is read later: %s", error, exc_info=True)
+
+    async def _publish_news(self, scheduler: GpuScheduler) -> None:
+        """Publish the newest plan, and then that of the cycles which have ended meanwhile."""
+        while scheduler.has_news:
+            await self._starts.let_pass()
+            async with self._writers:
+                try:
+                    await scheduler.publish()
+                except Exception:
+                    self._logger.exception("Why runs wait is published later")
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
         if self._is_stopping:

@@ -541,6 +541,11 @@ class GpuScheduler:
         async with self._turn:
             pass
 
+    @property
+    def has_news(self) -> bool:
+        """Has a plan been made of which nothing is published yet?"""
+        return self._unpublished is not None
+
     async def publish(self) -> None:
         """Publish why runs wait. Apart from the cycle, so that starting runs comes first."""
         if self._unpublished is None:

@@ -17,7 +17,7 @@ from prefect.utilities.services import critical_service_loop
 from prefect.workers.base import BaseWorker
 
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.worker import GpuProcessWorker
+from gpu_core.worker import GpuKubernetesWorker, GpuProcessWorker
 from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
 from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused, Unavailable
 from tests.support.pool import refused_request
@@ -127,6 +127,63 @@ def test_what_prefect_hears_of_a_start(monkeypatch, waiting, outcome, holds, wan
     assert server.heard == ["why it waits", "who waits?", *want]
     is_of_platform = isinstance(outcome, httpx.ConnectError | Unavailable)
     assert [failure.kind for failure in failures] == [StartFailureKind.EXCUSED] * is_of_platform
+
+
+class SlowPublication(Scheduler):
+    """Prefect takes longer to hear why runs wait than a cycle takes."""
+
+    def __init__(self, server):
+        super().__init__(server, "host:7", holds=True)
+        self.plan, self.published, self.under_way, self.most_at_once = 0, [], 0, 0
+        self.begun, self.answered = anyio.Event(), anyio.Event()
+
+    @property
+    def has_news(self):
+        return self.plan > 0
+
+    async def publish(self):
+        self.published.append(self.plan)
+        self.plan = 0
+        self.under_way += 1
+        self.most_at_once = max(self.most_at_once, self.under_way)
+        self.begun.set()
+        await self.answered.wait()
+        self.under_way -= 1
+
+    async def refresh_pool(self):
+        pass
+
+    async def wait_until_published(self):
+        self.server.heard.append("why it waits")
+
+
+def test_publications_of_many_cycles_leave_the_lanes_to_starts(monkeypatch):
+    """With 500 runs on a busy server they had taken all lanes: a start waited for 25 minutes."""
+    monkeypatch.setattr(GpuKubernetesWorker, "get_flow_run_logger", lambda *_: logging.getLogger())
+    monkeypatch.setattr(GpuKubernetesWorker, "_emit_flow_run_submitted_event", lambda *_: None)
+    server = Server([RUN])
+
+    async def story():
+        worker = GpuKubernetesWorker(work_pool_name="gpus")
+        worker._client, worker._work_pool = server, POOL
+        worker._scheduler = scheduler = SlowPublication(server)
+        async with anyio.create_task_group() as group:
+            worker._runs_task_group = group
+            for cycle in range(1, 4 * worker.starts_at_once):
+                scheduler.plan = cycle
+                group.start_soon(worker._publish, scheduler)
+                if cycle == 1:
+                    await scheduler.begun.wait()
+            await anyio.wait_all_tasks_blocked()
+            await worker._submit_run(RUN)
+            assert "Pending" in server.heard
+            scheduler.answered.set()
+        return scheduler, cycle
+
+    scheduler, last = anyio.run(story)
+    assert scheduler.most_at_once == 1
+    # The newest of those that came meanwhile, and none of the others.
+    assert scheduler.published == [1, last]
 
 
 def test_a_start_that_got_no_answer_is_given_back_by_who_settles_it():
