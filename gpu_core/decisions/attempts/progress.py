@@ -18,7 +18,7 @@ def attained_gpu_s(attempts: Sequence[Attempt]) -> float:
     )
 
 
-def preemption_cost_s(attempts: Sequence[Attempt]) -> float:
+def preemption_cost_s(attempts: Sequence[Attempt]) -> float | None:
     """What have preemptions cost the run so far, in time on its GPUs?
 
     The work after the newest checkpoint, which is lost, with the time in which the attempt saved
@@ -27,18 +27,23 @@ def preemption_cost_s(attempts: Sequence[Attempt]) -> float:
 
     Args:
         attempts: All of one run, by number.
+
+    Returns:
+        Seconds, 0 or more. None: no attempt that is over was preempted.
     """
-    cost_s, was_preempted = 0.0, False
+    cost_s: float | None = None
+    was_preempted = False
     for attempt in attempts:
         if attempt.released_at is None:
             break
         begins_at = attempt.first_step_at or attempt.started_at or attempt.admitted_at
-        if was_preempted:
+        if was_preempted and cost_s is not None:
             cost_s += max(0.0, (begins_at - attempt.admitted_at).total_seconds())
         was_preempted = attempt.end_reason is EndReason.PREEMPTED
         if was_preempted:
             safe_at = attempt.checkpointed_at or begins_at
-            cost_s += max(0.0, (attempt.released_at - safe_at).total_seconds())
+            lost_s = max(0.0, (attempt.released_at - safe_at).total_seconds())
+            cost_s = (cost_s or 0.0) + lost_s
     return cost_s
 
 

@@ -181,7 +181,7 @@ class Allocation:
         `max_protection_s`, however much they have cost; 0: it was not preempted.
         """
         workload = self.workload
-        if not workload.preemption_cost_s:
+        if workload.preemption_cost_s is None:
             return 0.0
         began_at = self.began_at or self.admitted_at
         works_since = self.works_since or began_at

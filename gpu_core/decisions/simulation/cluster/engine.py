@@ -486,13 +486,15 @@ class _Replay:
             self._meter.stop((job.team, job.user), job.total_gpus, now_s)
         saved_s = job.duration_s - life.left_s
         restart_s = max(0.0, min(now_s, life.begins_s) - life.started_s)
-        cost_s = restart_s if life.was_preempted else 0.0
+        cost_s = life.workload.preemption_cost_s
+        if cost_s is not None and life.was_preempted:
+            cost_s += restart_s
         life.was_preempted = not was_interrupted
         if life.was_preempted:
-            cost_s += life.attempts[-1].lost_s - restart_s
+            cost_s = (cost_s or 0.0) + life.attempts[-1].lost_s - restart_s
         life.workload = replace(
             life.workload,
-            preemption_cost_s=life.workload.preemption_cost_s + cost_s,
+            preemption_cost_s=cost_s,
             attained_gpu_s=life.workload.attained_gpu_s + (now_s - life.started_s) * job.total_gpus,
             # The estimate less what is saved, never the truth: a scheduler that knows nothing
             # of run times does not learn them from a preemption.

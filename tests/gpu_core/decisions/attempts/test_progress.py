@@ -102,7 +102,7 @@ def test_a_running_attempt_is_not_an_earlier_one():
 @pytest.mark.parametrize(
     ("attempts", "hours"),
     [
-        pytest.param([], 0, id="no attempts"),
+        pytest.param([], None, id="no attempts"),
         pytest.param([LOST], 2, id="all of an attempt that saved nothing"),
         pytest.param([SAVED], 1, id="what came after the checkpoint"),
         pytest.param([SAVED, WENT_ON], 2, id="each of two preemptions"),
@@ -116,7 +116,7 @@ def test_a_running_attempt_is_not_an_earlier_one():
         ),
         pytest.param(
             [attempt(1, 0, 3, end_reason=EndReason.INTERRUPTED), done(2, 5, 9)],
-            0,
+            None,
             id="an interruption is none",
         ),
         pytest.param(
@@ -129,4 +129,4 @@ def test_a_running_attempt_is_not_an_earlier_one():
 )
 def test_what_preemptions_have_cost(attempts, hours):
     """Lost work, and restarts: in time on the GPUs."""
-    assert preemption_cost_s(attempts) == hours * HOUR_S
+    assert preemption_cost_s(attempts) == (None if hours is None else hours * HOUR_S)

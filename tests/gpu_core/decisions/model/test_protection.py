@@ -40,10 +40,16 @@ def protected_s(workload=None, **allocation):
             id="with the time from its admission until it resumed",
         ),
         pytest.param(
-            {"preemption_cost_s": 0.0},
+            {"preemption_cost_s": None},
             {"works_since": ago(1_500)},
             60 - 1_800,
             id="a restart that no preemption caused protects from nothing",
+        ),
+        pytest.param(
+            {"preemption_cost_s": 0.0},
+            {"works_since": ago(1_500)},
+            -1_500 + 2_100,
+            id="a preemption that lost nothing costs the restart after it",
         ),
         pytest.param(
             {"preemption_cost_s": 9e9},

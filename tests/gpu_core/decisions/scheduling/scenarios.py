@@ -92,7 +92,7 @@ def a_workload(rng: random.Random, workload_id: str) -> Workload:
         deadline_at=rng.choice([None, ago(-9_000)]),
         is_preemptible=rng.random() < 0.85,
         min_runtime_s=rng.choice([0, 0, 600]),
-        preemption_cost_s=rng.choice([0.0, 0.0, 60.0, 2_000.0]),
+        preemption_cost_s=rng.choice([None, None, 0.0, 60.0, 2_000.0]),
         max_protection_s=rng.choice([0.0, 1_000.0]),
         priority_override=rng.choice([0] * 9 + [1]),
         hold=HOLD if rng.random() < 0.05 else None,

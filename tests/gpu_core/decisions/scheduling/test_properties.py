@@ -58,7 +58,7 @@ def assert_unprotected(victim, now):
         began_at = victim.began_at or victim.admitted_at
         assert began_at + timedelta(seconds=victim.workload.min_runtime_s) <= now
         cost_s, most_s = victim.workload.preemption_cost_s, victim.workload.max_protection_s
-        if cost_s:
+        if cost_s is not None:
             restart_s = max(0.0, (began_at - victim.admitted_at).total_seconds())
             assert began_at + timedelta(seconds=min(most_s, restart_s + cost_s)) <= now
 

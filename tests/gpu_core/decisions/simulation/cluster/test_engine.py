@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpu_core.decisions.model.cluster import Flavor
@@ -272,6 +272,7 @@ def costs_s(outcome: JobOutcome) -> list[tuple[Held, float]]:
     restart_s=st.sampled_from([0, 30, 200]),
     most_s=st.sampled_from([0.0, 100.0, 1_000.0]),
 )
+@example([(0, 2), (0, 4)], [(1, 1), (3, 1)], None, 30, 100.0)  # the first lost nothing
 @settings(max_examples=examples(60))
 def test_no_run_is_preempted_twice_without_the_work_in_between(
     lows: list[tuple[int, int]],
