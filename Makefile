@@ -136,6 +136,7 @@ bench-policies: dev ## Replay published traces (DATA=folder), and compare with t
 	$(BIN)/python -m benchmarks.decision_speed --data $(DATA) --out bench-results/decision_speed.json
 	$(BIN)/python -m benchmarks.placement --data $(DATA) --json > bench-results/placement.json
 	$(BIN)/python -m benchmarks.victims --out bench-results/victims.json
+	$(BIN)/python -m benchmarks.evictions --data $(DATA) --out bench-results/evictions.json
 	$(BIN)/python -m benchmarks.forecast --data $(DATA) --json > bench-results/forecast.json
 	PREFECT_GPU_EXAMPLES=10000 $(BIN)/python -m pytest -q tests/gpu_core/decisions/scheduling/test_invariants.py
 	PREFECT_GPU_EXAMPLES=20000 $(BIN)/python -m pytest -q tests/gpu_core/decisions/scheduling/eviction/test_victims_against_oracle.py
