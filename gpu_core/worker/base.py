@@ -15,8 +15,6 @@ import anyio.abc
 import httpx
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.responses import WorkerFlowRunResponse
-from prefect.events.clients import get_events_subscriber
-from prefect.events.filters import EventAnyResourceFilter, EventFilter, EventNameFilter
 from prefect.exceptions import PrefectSignal
 from prefect.flows import Flow
 from prefect.futures import PrefectFlowRunFuture
@@ -32,7 +30,6 @@ from gpu_core.decisions.checks.prefect.pool_commands import setup_command
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.worker.attempts.job_configuration import configured
 from gpu_core.worker.attempts.run_log import describe_placement
-from gpu_core.worker.attempts.settlement import ATTEMPT_FOLLOWS
 from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
 from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed, Refused
 from gpu_core.worker.operations.garbage import rare_garbage_collection
@@ -45,6 +42,7 @@ from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import LastSaid
 from gpu_core.worker.prefect.batch_loader import BatchLoader
 from gpu_core.worker.prefect.bound_flows import enqueue, enqueue_again
+from gpu_core.worker.prefect.run_events import listen_to_run_events
 from gpu_core.worker.prefect.starts_first import StartsFirst
 from gpu_core.worker.scheduler import GpuScheduler
 from gpu_core.worker.startup.checks import (
@@ -62,15 +60,6 @@ from gpu_core.worker.startup.secrecy import Secrets, hidden_in_logs, prefect_key
 from gpu_core.worker.startup.state_folder import open_state_folder
 from gpu_core.worker.startup.stopping import stop_on_sigterm
 from gpu_core.worker.watch.policy import PolicySource
-
-# States of a run that can change what the next cycle decides. Our own states for waiting runs are
-# not among them, or every message would wake the cycle that wrote it.
-_WAKING_STATES = (
-    *("Scheduled", "AwaitingRetry", "Resuming", "Cancelling", "Cancelled"),
-    *ATTEMPT_FOLLOWS,
-)
-
-_RECONNECT_S = 5.0
 
 # Between two cycles, however often something wakes them.
 _SHORTEST_REST_S = 0.1
@@ -262,7 +251,9 @@ class GpuWorker(_Mixin):
         serve_health(self._health)
         serve_metrics(self._metrics.facts)
         self._tasks.start_soon(self._show_that_loop_runs)
-        self._tasks.start_soon(self._listen)
+        self._tasks.start_soon(
+            listen_to_run_events, lambda: self.work_pool.id, self._note_run_event, self._logger
+        )
         self._tasks.start_soon(self._cycle_when_woken)
         self._tasks.start_soon(self._release_while_cycle_waits)
 
@@ -693,26 +684,10 @@ class GpuWorker(_Mixin):
             self._health.note_loop(is_api_away=scheduler is not None and scheduler.is_api_away)
             await anyio.sleep(_HEARTBEAT_S)
 
-    async def _listen(self) -> None:
-        """Wake the cycle for every run that comes, ends or is cancelled."""
-        names = [f"prefect.flow-run.{state}" for state in _WAKING_STATES]
-        while True:
-            try:
-                events = EventFilter(
-                    event=EventNameFilter(name=names),
-                    any_resource=EventAnyResourceFilter(
-                        id=[f"prefect.work-pool.{self.work_pool.id}"]
-                    ),
-                )
-                async with get_events_subscriber(filter=events) as subscriber:
-                    async for event in subscriber:
-                        if event.event.endswith(".Cancelling") and self._scheduler is not None:
-                            self._scheduler.terminator.poll_cancellations_soon()
-                        self._wake()
-            except Exception as error:
-                # Polling continues meanwhile.
-                self._logger.debug("Not listening for events: %s", error)
-            await anyio.sleep(_RECONNECT_S)
+    def _note_run_event(self, state: str) -> None:
+        if state == "Cancelling" and self._scheduler is not None:
+            self._scheduler.terminator.poll_cancellations_soon()
+        self._wake()
 
 
 def _rest_s(took_s: float) -> float:

@@ -16,18 +16,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gpu_core.adapters.ledger import Ledger, LedgerError, is_ledger_outage
 from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
-from gpu_core.decisions.costs.reports.holders_table import HoldersTableEntry, holder_entry
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot
-from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.quota.budget_alerts import due_alerts
 from gpu_core.decisions.scheduling.cycle.isolation import plan_apart
 from gpu_core.decisions.scheduling.plan.plan import Admit, Plan, Preempt
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.node_avoidance import zone_of
-from gpu_core.decisions.telemetry.gpu_groups import gpu_groups
-from gpu_core.decisions.telemetry.metrics import withheld_micro_usd
 from gpu_core.worker.attempts.binder import Binder
 from gpu_core.worker.attempts.final_states import FinalStates
 from gpu_core.worker.attempts.launch import Launching
@@ -40,17 +35,18 @@ from gpu_core.worker.attempts.state import AttemptState, StartFailure
 from gpu_core.worker.attempts.terminator import Terminator
 from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
 from gpu_core.worker.infrastructure import Infrastructure
-from gpu_core.worker.operations.cycle_log import CycleCounts, CycleLog, StepTimes
-from gpu_core.worker.operations.metrics import WorkerMetrics, hourly_cost
+from gpu_core.worker.operations.cycle_log import StepTimes
+from gpu_core.worker.operations.cycle_report import CycleReport
+from gpu_core.worker.operations.metrics import WorkerMetrics
 from gpu_core.worker.operations.own_cpu import OwnCpu
-from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.pending.demand import Demand, DemandReader, PendingRuns
 from gpu_core.worker.pending.forecasts import Forecasts
 from gpu_core.worker.pending.history import History
 from gpu_core.worker.pending.publisher import Publisher
 from gpu_core.worker.pending.queue_reader import QueueReader
-from gpu_core.worker.pending.refusals import Refusals, readable
+from gpu_core.worker.pending.refusals import Refusals
 from gpu_core.worker.pending.scale_hints import ScaleHints
+from gpu_core.worker.pending.waiting_report import WaitingReport
 from gpu_core.worker.prefect.starts_first import StartsFirst
 from gpu_core.worker.settings import GpuWorkerSettings, file_name
 from gpu_core.worker.startup.connections import Connections
@@ -112,7 +108,6 @@ class GpuScheduler:
     ) -> None:
         self._metrics = metrics or WorkerMetrics(pool)
         self._metrics.with_devices = infrastructure.with_devices
-        self._team_costs = TeamCosts(ledger, pool, self._metrics)
         self._client = client
         self._pool = pool
         self._ledger = ledger
@@ -221,7 +216,20 @@ class GpuScheduler:
         )
         self._final_states = FinalStates(client, ledger, pool, self._faults, self.settler.finish)
         self._scale_hints = ScaleHints(pool)
-        self._cycle_log = CycleLog()
+        self._cycle_report = CycleReport(self._attempts, self._metrics, self._idle, self._hangs)
+        self._waiting_report = WaitingReport(
+            attempts=self._attempts,
+            policies=policies,
+            forecasts=self._forecasts,
+            decisions=self._decisions,
+            settler=self.settler,
+            metrics=self._metrics,
+            team_costs=TeamCosts(ledger, pool, self._metrics),
+            gpu_history=self._gpu_history,
+            publisher=self._publisher,
+            history=self._history,
+            budgets=self._budgets,
+        )
         # Runs that others were preempted for and that have not started since. A worker that starts
         # anew knows none; then the order alone decides which run gets what is being freed.
         self._preemptors: set[str] = set()
@@ -304,7 +312,8 @@ class GpuScheduler:
             nodes = await self._infrastructure.observe(policy, allocations)
             await self._capacity.observe(nodes, policy, datetime.now(UTC))
             await self._decisions.flush()
-            await self._write_gpu_history(policy, datetime.now(UTC))
+            days, now = policy.telemetry.history_days, datetime.now(UTC)
+            await self._gpu_history.write(days, now, anyio.current_time())
         except Exception:
             _log.exception("What happens during the outage of the ledger is not recorded")
 
@@ -348,7 +357,7 @@ class GpuScheduler:
             admitted = await self._admit(plan, demands, policy)
         self._expect_starts(demands, admitted)
         self._unpublished = plan, demands
-        self._log_cycle(plan, demands, admitted, steps, priced)
+        self._cycle_report.note(self._nodes, plan, demands, admitted, steps, priced)
         return [queue.responses[flow_run_id] for flow_run_id in admitted]
 
     def _ask_prefect(self) -> None:
@@ -454,38 +463,6 @@ class GpuScheduler:
         self._queue.note_outdated(admitted)
         return admitted
 
-    def _log_cycle(
-        self,
-        plan: Plan,
-        demands: Mapping[str, Demand],
-        admitted: Collection[str],
-        steps: StepTimes,
-        policy: Policy,
-    ) -> None:
-        holding = [running.attempt for running in self._attempts.holding()]
-        placed = [attempt for attempt in holding if attempt.bound_at is not None]
-        used = {(share.node, gpu) for a in placed for share in a.held for gpu in share.gpu_ids}
-        there = [node for node in self._nodes if not node.is_planned]
-        known = {(node.name, gpu) for node in there for gpu in node.gpu_ids}
-        unhealthy = {(node.name, gpu) for node in there for gpu in node.unhealthy_gpu_ids}
-        pending = [demand for run_id, demand in demands.items() if run_id not in admitted]
-        counts = CycleCounts(
-            pending=len(pending),
-            held=sum(demand.workload.hold is not None for demand in pending),
-            started=len(admitted),
-            preempted=sum(isinstance(command, Preempt) for command in plan.commands),
-            running=len(holding),
-            gpus_used=len(used & known),
-            gpus_free=len(known - used - unhealthy),
-        )
-        self._cycle_log.note(counts, steps.seconds, steps.cpu_s, now_s=anyio.current_time())
-        costs = [hourly_cost(r.record, r.attempt) for r in self._attempts.holding()]
-        held = {gpu_id for _node, gpu_id in used}
-        gpus = gpu_groups(there, used)
-        withheld = withheld_micro_usd(gpus, policy.price_micro_usd_per_gpu_hour)
-        self._metrics.note_cycle(counts, steps.seconds, gpus, held, costs, withheld)
-        self._metrics.note_use(self._idle.uses(), len(self._hangs.hung))
-
     def _expect_starts(self, demands: Mapping[str, Demand], admitted: Collection[str]) -> None:
         """Let the next cycle come soon where a more urgent run waits for a start to be over."""
         pending = (d.workload for run_id, d in demands.items() if run_id not in admitted)
@@ -553,69 +530,7 @@ class GpuScheduler:
         plan, demands = self._unpublished
         self._unpublished = None
         self._scale_hints.publish(plan.commands)
-        now = datetime.now(UTC)
-        ended = {Reason.EXCEEDS_CLUSTER} if self._is_complete else set()
-        waiting = self._forecasts.with_expected_starts(
-            [
-                explanation
-                for explanation in readable(plan.explanations)
-                if explanation.reason not in {Reason.STARTING, *ended}
-            ],
-            {workload_id: demand.workload for workload_id, demand in demands.items()},
-            now,
-        )
-        self._decisions.waiting(waiting, now)
-        await self._decisions.flush()
-        await self.settler.learn_stories(
-            [
-                explanation.workload_id
-                for explanation in waiting
-                if demands[explanation.workload_id].flow_run.run_count > 0
-            ]
-        )
-        since = [demands[explanation.workload_id].workload.submitted_at for explanation in waiting]
-        self._metrics.note_waiting(
-            [explanation.reason for explanation in waiting],
-            max(0.0, (now - min(since)).total_seconds()) if since else 0.0,
-        )
-        await self._team_costs.refresh(now, anyio.current_time())
-        await self._write_gpu_history(self._policies.current(), now)
-        limit = self._policies.current().waiting.publish_per_cycle
-        await self._publisher.waiting(
-            waiting,
-            demands,
-            self.settler.stories,
-            now,
-            limit=limit,
-            is_held=lambda run: self._attempts.of_run(run) is not None,
-        )
-        notice = self._policies.notice
-        of_budgets = due_alerts(
-            self._policies.current(),
-            self._history.usage(now),
-            (),
-            now,
-            self._budgets.stopped(now),
-        )
-        notices = (
-            *(() if notice is None else (notice,)),
-            *(f"{alert.subject}. {alert.body}" for alert in of_budgets),
-        )
-        await self._publisher.queue(waiting, demands, now, notices, self._holders(now))
-        await in_thread(self._forecasts.save)
-
-    async def _write_gpu_history(self, policy: Policy, now: datetime) -> None:
-        days = policy.telemetry.history_days
-        await self._gpu_history.write(days, now, anyio.current_time())
-
-    def _holders(self, now: datetime) -> list[HoldersTableEntry]:
-        return sorted(
-            (
-                holder_entry(running.attempt, running.record, running.limits.max_duration_s, now)
-                for running in self._attempts.holding()
-            ),
-            key=lambda entry: (entry.held_since, entry.run_id),
-        )
+        await self._waiting_report.publish(plan, demands, is_complete=self._is_complete)
 
     async def refresh_pool(self) -> None:
         """Note which runs Prefect keeps back, for the next cycle, and who else serves the pool."""
