@@ -161,7 +161,7 @@ def test_what_a_version_before_began_keeps_its_kind_where_its_variables_are_refu
 
 
 def test_the_ledger_has_them_while_the_attempt_is_open_and_never_a_secret(tmp_path):
-    address = "s3://ada:secret@bucket/checkpoints"
+    address = "s3://bucket/checkpoints?token=secret"
     server = Server(
         {**TORCHRUN, "env": {"TOKEN": "secret"}, "checkpoint_uri": address}, {"team": "vision"}
     )
