@@ -61,8 +61,7 @@ def quickstart(folder: Path, *, keep: bool) -> int:
                 console.print("\nStopping.")
             finally:
                 # A second Ctrl-C must not leave anything behind.
-                for number in _STOP_SIGNALS:
-                    signal.signal(number, signal.SIG_IGN)
+                _ignore_signals()
                 with Progress(console, "The servers are stopping"):
                     services.stop_all()
     finally:
@@ -194,4 +193,11 @@ def _belongs_to(process: psutil.Process, folder: Path) -> bool:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    # Once: a second signal would come into the midst of what the first one has begun.
+    _ignore_signals()
     raise KeyboardInterrupt
+
+
+def _ignore_signals() -> None:
+    for number in _STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)

@@ -47,8 +47,7 @@ class RunTime:
 
 
 class Shape(NamedTuple):
-    """The requirements of a workload on nodes. Equal shapes fit in the same
-    places.
+    """The requirements of a workload on nodes. Equal shapes fit in the same places.
 
     A value to look up by: thousands of waiting workloads have few different shapes.
     """
