@@ -265,10 +265,25 @@ class Settler:
         if not running.is_claimed:
             return
         gone_at = datetime.now(UTC)
-        exit_ = await self._infrastructure.exit(running)
-        await in_thread(self._ledger.note_gone, running.attempt.attempt_id, gone_at, exit_)
+        try:
+            exit_ = await self._exit_without_secrets(running)
+            await in_thread(self._ledger.note_gone, running.attempt.attempt_id, gone_at, exit_)
+        except Exception as error:
+            if is_outage(error):
+                raise  # nothing is admitted either
+            # What concerns this run alone keeps no GPUs from others.
+            name, fields = running.record.name, run_fields(running)
+            _log.warning("How %r ended is not noted: %s", name, error, extra=fields)
+            return
         # The exit is seen anew when it is judged: more of its output may be known by then.
         running.attempt = replace(running.attempt, gone_at=gone_at)
+
+    async def _exit_without_secrets(self, running: AttemptState) -> Exit | None:
+        """How it ended; its message may be the end of its output."""
+        found = await self._infrastructure.exit(running)
+        if found is None or found.message is None:
+            return found
+        return replace(found, message=self._hidden(found.message))
 
     def _forget(self, running: AttemptState) -> None:
         """It is settled."""

@@ -280,7 +280,7 @@ def test_an_attempt_is_closed_once_and_keeps_its_first_end(ledger: Ledger) -> No
                 started_at=at(1),
                 ended_at=at(2),
                 held_until=at(2.5),
-                message='Out of memory: "größer" \n',
+                message='Out of memory: "größer" \0 \ud800 \n',
                 is_flow=False,
                 is_interruption=True,
                 is_gang_lost=True,

@@ -1,5 +1,6 @@
 """When an attempt's GPUs are free again, against a ledger and processes that are real."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -157,10 +158,12 @@ def test_how_an_attempt_ended_is_written_down_before_its_gpus_are_free(
     while_the_api_is_away(tmp_path, ledger, running, act)
 
 
-def test_gpus_stay_held_while_an_end_cannot_be_written_down(tmp_path, ledger, running, monkeypatch):
+def test_gpus_stay_held_while_the_ledger_is_unavailable(tmp_path, ledger, running, monkeypatch):
+    """Nothing is admitted until then either."""
+
     def refuse(*_arguments):
         tried.set()
-        raise OSError("the disk is full")
+        raise OSError(errno.ENOSPC, "the disk is full")
 
     tried = threading.Event()
     monkeypatch.setattr(Ledger, "note_gone", refuse)
@@ -172,6 +175,48 @@ def test_gpus_stay_held_while_an_end_cannot_be_written_down(tmp_path, ledger, ru
 
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
         while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+@pytest.mark.parametrize("broken", ["exit", "note_gone"])
+def test_an_end_that_cannot_be_noted_for_a_reason_of_its_own_holds_no_gpus(
+    tmp_path, ledger, running, monkeypatch, caplog, broken
+):
+    """Otherwise one run's odd end would keep its GPUs from all others for ever."""
+
+    def refuse(*_arguments):
+        raise ValueError("a text that no database takes")
+
+    where = ProcessInfrastructure if broken == "exit" else Ledger
+    monkeypatch.setattr(where, broken, refuse)
+
+    async def act(settler, woken):
+        settler.find_ended(set())
+        await woken.wait()
+        assert running.phase is AttemptPhase.RELEASED
+        assert running.gone_at is not None
+
+    with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
+        while_the_api_is_away(tmp_path, ledger, running, act)
+    assert "How 'name-of-" in caplog.text
+
+
+def test_a_noted_end_has_no_secret(tmp_path, ledger, running, monkeypatch):
+    """The message of a container's end is the end of its output."""
+    seen = Exit(exit_code=1, message="login with hunter2 failed", is_flow=False)
+
+    async def exit_(*_arguments):
+        return seen
+
+    monkeypatch.setattr(ProcessInfrastructure, "exit", exit_)
+
+    async def act(settler, woken):
+        settler._hidden = lambda text: text.replace("hunter2", "***")
+        settler.find_ended(set())
+        await woken.wait()
+        (written,) = ledger.open_attempts("gpus", "host-1")
+        assert written.exit == replace(seen, message="login with *** failed")
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
 
 
 @pytest.mark.parametrize("was_noted", [True, False])
