@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpu_core.decisions.checkpoints.save_interval import (
     IntervalSettings,
@@ -21,6 +20,7 @@ from gpu_core.decisions.optimization.proposals.interruption_model import (
     observed_breaks,
 )
 from gpu_core.decisions.optimization.proposals.kinds import ProposalKind
+from gpu_core.decisions.optimization.proposals.mean_held import SIMULATIONS, Indices, mean_held
 from gpu_core.decisions.optimization.proposals.period import Period
 from gpu_core.decisions.optimization.proposals.proposal import Change
 from gpu_core.decisions.optimization.proposals.resampling import by_day, future_history
@@ -35,8 +35,6 @@ MOST_MODEL_ERROR = 0.05
 """How far the model may be from the cost of the period, as a part of it."""
 
 _DRAWS = 400
-_MODEL_DRAWS = 20
-"""Simulations of the whole period, whose mean is compared with what was recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +88,19 @@ def _model_cost(
     facts: Sequence[RunFact], saves: Saves, breaks: Hazard, rng: np.random.Generator
 ) -> float:
     """What these runs cost with such saves and interruptions, in the mean."""
-    everything = np.tile(np.arange(len(facts)), _MODEL_DRAWS)
-    rates = np.full(everything.size, breaks.per_hour)
-    held_s = _held_s(facts, everything, saves, rates, rng)
-    return float(_micro_usd_per_s(facts)[everything] @ held_s) / _MODEL_DRAWS
+    return float(_micro_usd_per_s(facts) @ _mean_held_s(facts, saves, breaks, rng))
+
+
+def _mean_held_s(
+    facts: Sequence[RunFact], saves: Saves, breaks: Hazard, rng: np.random.Generator
+) -> Numbers:
+    """How long these runs hold their GPUs with such saves and interruptions, in the mean."""
+
+    def simulate(chosen: Indices) -> Numbers:
+        rates = np.full(chosen.size, breaks.per_hour)
+        return _held_s(facts, chosen, saves, rates, rng)
+
+    return mean_held(simulate, len(facts), SIMULATIONS).mean_s
 
 
 def _draws(
@@ -124,7 +131,7 @@ def _draws(
 
 def _held_s(
     facts: Sequence[RunFact],
-    chosen: NDArray[np.intp],
+    chosen: Indices,
     saves: Saves,
     rates: Numbers,
     rng: np.random.Generator,
@@ -148,14 +155,8 @@ def checkpoint_draft(
     case = checkpoint_case(facts, period, (first, 4, number))
     if case is None:
         return None
-    rates = np.full(len(facts), case.breaks.per_hour)
-    held_s = _held_s(
-        facts,
-        np.arange(len(facts)),
-        case.saves.every(case.proposed_s),
-        rates,
-        np.random.default_rng((first, 5, number)),
-    )
+    rng = np.random.default_rng((first, 5, number))
+    held_s = _mean_held_s(facts, case.saves.every(case.proposed_s), case.breaks, rng)
     observed = format_duration(case.saves.interval_s)
     return draft(
         ProposalKind.CHECKPOINT_INTERVAL,

@@ -105,6 +105,24 @@ def checkpoint_interval_s(facts: Sequence[RunFact]) -> float | None:
     return 2 * max(0.0, sum(seen) / len(seen)) if seen else None
 
 
+def expected_held_s(work_s: Numbers, rate_per_hour: Numbers, startup_s: Numbers) -> Numbers:
+    """How long do these runs hold their GPUs in the mean, where none saves a checkpoint?
+
+    One attempt must last for all of the work: at the rate r an attempt of length t takes
+    (exp(r t) - 1) / r, with those that are interrupted before it (Daly, "A higher order estimate",
+    Future Generation Computer Systems 22, 2006). Args as for `simulated_held_s`.
+    """
+    needed_s = startup_s + work_s
+    rate_per_s = rate_per_hour / SECONDS_PER_HOUR
+    # A rate next to zero has no digits left in the difference; a high one has no end.
+    is_calm = rate_per_s * needed_s < 1e-9
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        repeated_s = np.expm1(rate_per_s * needed_s) / rate_per_s
+        longest_s = _MOST_ROUNDS / rate_per_s
+    held_s: Numbers = np.where(is_calm, needed_s, np.minimum(repeated_s, longest_s))
+    return held_s
+
+
 def simulated_held_s(
     work_s: Numbers,
     rate_per_hour: Numbers,

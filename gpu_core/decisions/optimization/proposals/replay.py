@@ -1,5 +1,6 @@
 """The ledger's own history, replayed by the planner that schedules."""
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,12 @@ from gpu_core.decisions.optimization.proposals.interruption_model import (
     Numbers,
     checkpoint_interval_s,
     observed_breaks,
-    simulated_held_s,
+)
+from gpu_core.decisions.optimization.proposals.mean_held import (
+    Indices,
+    MeanHeld,
+    mean_held,
+    mean_held_with_interval,
 )
 from gpu_core.decisions.optimization.proposals.run_facts import Configuration, RunFact
 from gpu_core.decisions.optimization.proposals.saves import observed_saves, simulated_with_saves_s
@@ -28,6 +34,10 @@ MOST_WAIT_ERROR = 0.15
 LEAST_RUNS = 20
 """Fewer runs teach no usual delay, and a mean of their waits says nothing."""
 
+_SIMULATED_RUNS = 1_000_000
+"""Over all simulations of the period. How long a run holds its GPUs varies by its mean at most, as
+the number of tries of the same work does: the standard error of the GPU-hours is a thousandth."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayJob:
@@ -37,7 +47,9 @@ class ReplayJob:
     flavor: Flavor
     gpu_count: int
     held_s: float
-    """How long it holds its GPUs, all attempts together."""
+    """How long it holds its GPUs, all attempts together: the mean of many simulations."""
+    held_error_s: float = 0.0
+    """The standard error of this mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +61,8 @@ class Calibration:
     replayed_gpu_hours: float
     recorded_wait_s: float
     replayed_wait_s: float
+    gpu_hours_standard_error: float
+    """Of the replayed GPU-hours, which are the mean of many simulations."""
 
     @property
     def gpu_hours_error(self) -> float:
@@ -79,7 +93,8 @@ class Calibration:
             )
         said = (
             f"The replay of {self.runs:,} runs gives {self.replayed_gpu_hours:,.1f} GPU-hours "
-            f"where {self.recorded_gpu_hours:,.1f} were recorded ({self.gpu_hours_error:.1%} off) "
+            f"(standard error {self.gpu_hours_standard_error:,.1f}) where "
+            f"{self.recorded_gpu_hours:,.1f} were recorded ({self.gpu_hours_error:.1%} off) "
             f"and a mean wait of {format_duration(self.replayed_wait_s)} where "
             f"{format_duration(self.recorded_wait_s)} was recorded ({self.wait_error:.0%} off)."
         )
@@ -107,7 +122,8 @@ def calibrated(
     """Does the replay reproduce these runs, with what earlier runs teach?
 
     Interruptions, start-up times and the delay before the planner sees a run come from the earlier
-    runs; work, sizes and moments of submission are those of the runs that are replayed.
+    runs; work, sizes and moments of submission are those of the runs that are replayed. Each run
+    holds its GPUs as long as in the mean of many simulations.
 
     Args:
         learned_from: Runs before them.
@@ -126,6 +142,7 @@ def calibrated(
             replayed_gpu_hours=sum(job.held_s * job.fact.gpus for job in jobs) / SECONDS_PER_HOUR,
             recorded_wait_s=_mean_wait_s(facts),
             replayed_wait_s=_mean(waits_s) + delay_s,
+            gpu_hours_standard_error=_standard_error_gpu_h(jobs),
         ),
         jobs=jobs,
         delay_s=delay_s,
@@ -212,6 +229,7 @@ def _jobs(
     for fact in learned_from:
         learned[fact.run.deployment].append(fact)
     rng = np.random.default_rng(seed)
+    simulations = max(2, -(-_SIMULATED_RUNS // max(1, len(facts))))
     jobs: dict[str, ReplayJob] = {}
     by_deployment: dict[str | None, list[RunFact]] = defaultdict(list)
     for fact in facts:
@@ -222,28 +240,45 @@ def _jobs(
             Flavor(f.attempts[-1].gpu_type or "", f.attempts[-1].capacity_type) for f in runs
         ]
         rates = np.array([_rate(breaks, flavor) for flavor in flavors])
-        held_s = _held_s(runs, earlier, rates, rng)
-        for fact, flavor, seconds in zip(runs, flavors, held_s, strict=True):
+        held = _held(runs, earlier, rates, simulations, rng)
+        for fact, flavor, mean_s, error_s in zip(
+            runs, flavors, held.mean_s, held.error_s, strict=True
+        ):
             jobs[fact.run.flow_run_id] = ReplayJob(
                 fact=fact,
                 flavor=flavor,
                 gpu_count=fact.attempts[-1].gpu_count,
-                held_s=float(seconds),
+                held_s=float(mean_s),
+                held_error_s=float(error_s),
             )
     return tuple(jobs[fact.run.flow_run_id] for fact in facts)
 
 
-def _held_s(
-    runs: Sequence[RunFact], earlier: Sequence[RunFact], rates: Numbers, rng: np.random.Generator
-) -> Numbers:
+def _held(
+    runs: Sequence[RunFact],
+    earlier: Sequence[RunFact],
+    rates: Numbers,
+    simulations: int,
+    rng: np.random.Generator,
+) -> MeanHeld:
     """How long these runs hold their GPUs, where they start and save as earlier ones did."""
     startup_s = np.full(len(runs), _mean([fact.startup_s for fact in earlier]))
     saves = observed_saves(earlier)
-    if saves is not None:
-        useful_s = np.array([fact.useful_s for fact in runs])
-        return simulated_with_saves_s(useful_s, rates, startup_s, saves, rng)
-    work_s = np.array([fact.work_s for fact in runs])
-    return simulated_held_s(work_s, rates, startup_s, checkpoint_interval_s(earlier), rng)
+    if saves is None:
+        work_s, interval_s = np.array([f.work_s for f in runs]), checkpoint_interval_s(earlier)
+        return mean_held_with_interval(work_s, rates, startup_s, interval_s, simulations, rng)
+    useful_s = np.array([fact.useful_s for fact in runs])
+
+    def simulate(chosen: Indices) -> Numbers:
+        drawn = (useful_s[chosen], rates[chosen], startup_s[chosen])
+        return simulated_with_saves_s(*drawn, saves, rng)
+
+    return mean_held(simulate, len(runs), simulations)
+
+
+def _standard_error_gpu_h(jobs: Sequence[ReplayJob]) -> float:
+    """Of the GPU-hours of all jobs, whose simulations do not depend on each other."""
+    return math.hypot(*(job.held_error_s * job.fact.gpus for job in jobs)) / SECONDS_PER_HOUR
 
 
 def _rate(breaks: Mapping[Flavor, Hazard], flavor: Flavor) -> float:

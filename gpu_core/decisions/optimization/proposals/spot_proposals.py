@@ -19,6 +19,10 @@ from gpu_core.decisions.optimization.proposals.interruption_model import (
     simulated_held_s,
 )
 from gpu_core.decisions.optimization.proposals.kinds import ProposalKind, Unit
+from gpu_core.decisions.optimization.proposals.mean_held import (
+    SIMULATIONS,
+    mean_held_with_interval,
+)
 from gpu_core.decisions.optimization.proposals.period import Period
 from gpu_core.decisions.optimization.proposals.proposal import Change
 from gpu_core.decisions.optimization.proposals.resampling import by_day, future_history
@@ -189,11 +193,12 @@ def spot_draft(
     if case is None:
         return None
     interruptions = "repeats the whole run" if case.interval_s is None else "loses unsaved work"
-    held_s = simulated_held_s(
+    held = mean_held_with_interval(
         np.array([fact.work_s for fact in case.facts]),
         np.full(len(case.facts), case.terms.hazard.per_hour),
         np.array([fact.startup_s for fact in case.facts]),
         case.interval_s,
+        SIMULATIONS,
         np.random.default_rng((first, 2, number)),
     )
     gpu_count = case.facts[-1].attempts[-1].gpu_count
@@ -204,7 +209,7 @@ def spot_draft(
         case.draws,
         period,
         on=Configuration(case.gpu_type, gpu_count, SPOT),
-        held_s=held_by_run(case.facts, held_s),
+        held_s=held_by_run(case.facts, held.mean_s),
         why=f"Spot {case.gpu_type} costs less, also with the work that interruptions lose.",
         evidence=_evidence(case),
         risk=(
