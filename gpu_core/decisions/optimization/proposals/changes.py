@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.pydantic_errors import known_names
 from gpu_core.decisions.optimization.proposals.records import (
     ProposalRecord,
     ProposalState,
@@ -11,6 +13,7 @@ from gpu_core.decisions.optimization.proposals.records import (
     measured_until,
 )
 from gpu_core.decisions.optimization.proposals.target import Target, changed, is_set
+from gpu_core.decisions.requests.variables.job_variables import GpuRequest, parse_request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +74,33 @@ def change_step(
         other = measured_now(record, known, now)
         if other is not None:
             return Refused(why=_measured_text(other))
-        return Write(target=changed(current, record.proposal))
+        return _write(current, record)
     if record.begun_at is not None and _before(current, record).digest == record.before.digest:
         return Done()
     return Refused(
         why="The deployment has changed since the proposal: its job variables, entrypoint, work"
         " pool or queue."
     )
+
+
+def _write(current: Target, record: ProposalRecord) -> Step:
+    """The change, unless no run could ask for what the deployment would then have."""
+    target = changed(current, record.proposal)
+    problem = _request_problem(target)
+    if problem is not None and _request_problem(current) is None:
+        return Refused(why=f"With the change no run of the deployment could start: {problem}")
+    return Write(target=target)
+
+
+def _request_problem(target: Target) -> str | None:
+    """Why can no run ask for these job variables? None: it can, as far as they are ours."""
+    ours = frozenset(known_names(GpuRequest))
+    asked = {name: value for name, value in target.job_variables.items() if name in ours}
+    try:
+        parse_request(asked, ())
+    except InvalidInput as error:
+        return str(error)
+    return None
 
 
 def _measured_text(other: ProposalRecord) -> str:

@@ -378,6 +378,28 @@ def test_a_record_that_cannot_be_read_is_named():
 
 
 @pytest.mark.parametrize(
+    ("before", "is_written"),
+    [
+        pytest.param({"gpu_fraction": 1.0}, False, id="a whole GPU that is written out"),
+        pytest.param({"gpu_count": 1}, True, id="a number of GPUs"),
+        pytest.param({"gpu_fraction": "{{ a }}"}, True, id="what no run could ask for before"),
+        pytest.param({"image": "a:1", "unknown": 1}, True, id="variables of its pool"),
+    ],
+)
+def test_a_change_after_which_no_run_could_start_is_refused(before, is_written):
+    change = Change(variable="mig_profile", observed="a whole GPU", proposed="1g.5gb")
+    proposal = replace(PROPOSAL, kind=ProposalKind.SHARING, changes=(change,))
+    target = replace(TARGET, job_variables=before)
+    judged = ProposalRecord(
+        proposal=proposal, before=Before.of(target, proposal), proposed_at=NOW, is_approved=True
+    )
+    step = apply_step(judged, target, (), NOW)
+    assert isinstance(step, Write) is is_written
+    if isinstance(step, Refused):
+        assert "no run of the deployment could start: gpu_fraction" in step.why
+
+
+@pytest.mark.parametrize(
     ("kind", "variable", "value", "before"),
     [
         pytest.param(ProposalKind.SPOT, "capacity_type", "spot", {}, id="spot"),

@@ -1,0 +1,162 @@
+"""Whatever people and flows do, and in whichever order: what a deployment never becomes.
+
+A small world with the parts of the three flows that decide: no server, no ledger.
+"""
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_core.decisions.model.decision_chain import Decision, Head, chained
+from gpu_core.decisions.optimization.proposals.changes import Refused, Write, apply_step, undo_step
+from gpu_core.decisions.optimization.proposals.records import (
+    WRITER,
+    ProposalRecord,
+    ProposalState,
+    applied,
+    begun,
+    decided,
+    is_new,
+    not_applied,
+    proposed,
+    records_of,
+    undone,
+)
+from gpu_core.decisions.optimization.proposals.target import Before, Target
+from tests.gpu_core.decisions.optimization.proposals.test_changes import PROPOSAL, TARGET
+from tests.gpu_core.decisions.optimization.proposals.test_propose import NOW
+from tests.support.examples import examples
+
+VARIABLE, VALUE = "capacity_type", "spot"
+BEGINNING = replace(TARGET, job_variables={"gpu_count": 4, "team": "x", VARIABLE: "on-demand"})
+
+
+@dataclass(slots=True)
+class World:
+    """A deployment, the log, and the question that a person sees, if there is one."""
+
+    target: Target = BEGINNING
+    log: dict[str, Decision] = field(default_factory=dict)
+    question: ProposalRecord | None = None
+    days: int = 0
+
+    @property
+    def now(self):
+        return NOW + timedelta(days=self.days)
+
+    @property
+    def record(self):
+        links = chained(WRITER, Head(), self.log.values())
+        return records_of(links).get(PROPOSAL.proposal_id)
+
+    def append(self, *decisions):
+        """A decision that is in the log already stays as it was."""
+        for decision in decisions:
+            self.log.setdefault(decision.decision_id, decision)
+
+    def propose(self):
+        self.days += 1
+        before = Before.of(self.target, PROPOSAL)
+        if self.target.job_variables.get(VARIABLE) != VALUE and is_new(self.record, before):
+            self.append(proposed(PROPOSAL, before, self.now))
+
+    def ask(self):
+        if self.record is not None and self.record.is_approved is None:
+            self.question = self.record
+
+    def answer(self, *, is_approved):
+        if self.question is not None:
+            self.append(
+                decided(
+                    *(self.question,),
+                    is_approved=is_approved,
+                    by="ada",
+                    flow_run_id="run",
+                    now=self.now,
+                )
+            )
+
+    def apply(self, *, dies=False):
+        record = self.record
+        if record is None or not record.is_approved or record.applied_at is not None:
+            return
+        step = apply_step(record, self.target, (record,), self.now)
+        if isinstance(step, Refused):
+            self.append(not_applied(record, step.why, self.now))
+            return
+        if isinstance(step, Write):
+            self.append(begun(record, self.now))
+            self.target = step.target
+        if not dies:
+            self.append(applied(record, self.now))
+
+    def undo(self):
+        record = self.record
+        if record is None:
+            return
+        step = undo_step(record, self.target)
+        if isinstance(step, Refused):
+            return
+        if isinstance(step, Write):
+            self.target = step.target
+            assert self.target.job_variables.get(VARIABLE) == record.before.values.get(VARIABLE)
+        self.append(undone(record, "ada", self.now))
+
+    def edit(self, **variables):
+        self.target = self.target.with_variables(variables)
+
+
+EVENTS = {
+    "propose": World.propose,
+    "ask": World.ask,
+    "approve": lambda world: world.answer(is_approved=True),
+    "decline": lambda world: world.answer(is_approved=False),
+    "apply": World.apply,
+    "die": lambda world: world.apply(dies=True),
+    "undo": World.undo,
+    "a person changes another variable": lambda world: world.edit(team="y"),
+    "a person makes the same change": lambda world: world.edit(**{VARIABLE: VALUE}),
+    "a person chooses another value": lambda world: world.edit(**{VARIABLE: "reserved"}),
+}
+
+
+def others(target):
+    return {name: v for name, v in target.job_variables.items() if name != VARIABLE}
+
+
+def check(events):
+    world = World()
+    for name in events:
+        before, known = world.target, world.record
+        EVENTS[name](world)
+        after, record = world.target, world.record
+        if known is not None and known.state in (ProposalState.DECLINED, ProposalState.UNDONE):
+            assert record.state is known.state, "a refusal and an undo are the end"
+        if "person" in name or after == before:
+            continue
+        assert others(after) == others(before), "no other variable is ever changed"
+        assert record.is_approved, "nothing is changed without an approval"
+        if name == "undo":
+            assert before.job_variables[VARIABLE] == VALUE, "another person's value stays"
+        else:
+            assert name in ("apply", "die")
+            assert record.before.digest == before.digest, "the deployment was as it was"
+
+
+LONG = ("propose", "ask", "approve")
+
+
+@pytest.mark.parametrize("first", EVENTS)
+def test_each_short_order_after_an_approval(first):
+    for rest in product(EVENTS, repeat=2):
+        check((*LONG, first, *rest))
+
+
+@settings(max_examples=examples(400))
+@given(st.lists(st.sampled_from(sorted(EVENTS)), max_size=14))
+def test_any_order(events):
+    check(events)
