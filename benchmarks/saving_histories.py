@@ -6,7 +6,7 @@ mean.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import count
@@ -54,11 +54,16 @@ class Work:
 
 
 class History:
-    """Makes records; one seed makes one history."""
+    """Makes records; one seed makes one history.
 
-    def __init__(self, seed: int) -> None:
+    Args:
+        seed: A number, or several.
+        prefix: Of the names of its runs: those of two histories in one ledger differ.
+    """
+
+    def __init__(self, seed: int | Sequence[int], prefix: str = "run") -> None:
         self._rng = np.random.default_rng(seed)
-        self._ids = count(1)
+        self._names = (f"{prefix}-{number:06}" for number in count(1))
 
     def chance(self) -> float:
         """A number from 0 to 1."""
@@ -78,7 +83,7 @@ class History:
         submitted_at = datetime.combine(day, time(), UTC) + timedelta(
             seconds=float(rng.uniform(6, 18)) * 3600
         )
-        name = f"run-{next(self._ids):06}"
+        name = next(self._names)
         run = RunRecord(
             flow_run_id=name,
             name=name,
@@ -100,11 +105,12 @@ class History:
         # Gamma-distributed work: positive, with the wanted coefficient of variation.
         shape = 1 / work.spread**2
         left_s = float(rng.gamma(shape, work.hours * 3600 / shape))
-        return run, tuple(self._attempts(work, run, admitted_at, left_s))
+        return run, tuple(self.attempts(work, run, admitted_at, left_s))
 
-    def _attempts(
+    def attempts(
         self, work: Work, run: RunRecord, admitted_at: datetime, left_s: float
     ) -> Iterator[Attempt]:
+        """The attempts of a run with so many seconds of work, until it is done."""
         restored_from = None
         for number in count(1):
             life_s = (
@@ -116,7 +122,7 @@ class History:
             is_done = life_s >= needed_s
             held_s = needed_s if is_done else life_s
             done_s = max(0.0, held_s - STARTUP_S)
-            saved_s, saves = 0.0, None
+            saved_s, saves = 0.0, 0
             if work.stall_s and work.checkpoint_s is not None:
                 # One save after the other, as a run makes them.
                 cycle_s = work.checkpoint_s + work.stall_s
@@ -147,7 +153,7 @@ class History:
                 checkpoint=checkpoint,
                 checkpointed_at=None
                 if checkpoint is None
-                else began_at + timedelta(seconds=saved_s + (saves or 0) * work.stall_s),
+                else began_at + timedelta(seconds=saved_s + max(0, saves - 1) * work.stall_s),
                 expected_loss_s=None
                 if work.checkpoint_s is None
                 else work.checkpoint_s / 2 + work.stall_s,

@@ -189,6 +189,7 @@ class Attempt:
     checkpoint: str | None = None
     """The newest checkpoint that this attempt committed."""
     checkpointed_at: datetime | None = None
+    """The moment at which the save of that checkpoint began: what is in it was done until then."""
     shares: tuple[NodeShare, ...] | None = None
     """The GPUs that it holds on each of its nodes; None in records from before this was kept."""
     zone: str | None = None

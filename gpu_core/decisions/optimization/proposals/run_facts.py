@@ -64,8 +64,9 @@ class RunFact:
     @property
     def useful_s(self) -> float:
         """What its work takes without interruptions and saves, as far as saves were measured."""
-        stalled_s = sum((a.saves or 0) * (a.save_stall_s or 0.0) for a in self.attempts)
-        return max(0.0, self.work_s - stalled_s)
+        *interrupted, last = self.attempts
+        stalled_s = sum(map(stalled_before_newest_save_s, interrupted))
+        return max(0.0, self.work_s - stalled_s - (last.saves or 0) * (last.save_stall_s or 0.0))
 
     @property
     def useful_gpu_h(self) -> float:
@@ -124,6 +125,11 @@ def held_s(attempt: Attempt) -> float:
     """How long did this attempt, which is over, hold its GPUs?"""
     assert attempt.released_at is not None  # noqa: S101 - asked of runs that have ended
     return max(0.0, (attempt.released_at - attempt.admitted_at).total_seconds())
+
+
+def stalled_before_newest_save_s(attempt: Attempt) -> float:
+    """How long had it stood still for saves when the newest one began (`checkpointed_at`)?"""
+    return max(0, (attempt.saves or 0) - 1) * (attempt.save_stall_s or 0.0)
 
 
 def _startup_s(attempt: Attempt) -> float:

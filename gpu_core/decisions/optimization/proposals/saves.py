@@ -10,7 +10,10 @@ import numpy as np
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 from gpu_core.decisions.optimization.proposals.interruption_model import Numbers, observed_breaks
-from gpu_core.decisions.optimization.proposals.run_facts import RunFact
+from gpu_core.decisions.optimization.proposals.run_facts import (
+    RunFact,
+    stalled_before_newest_save_s,
+)
 
 LEAST_RUNS = 10
 """With measured saves: fewer say little about the next ones."""
@@ -53,18 +56,20 @@ class Saves:
     def unannounced_loss_s(self, per_hour: float) -> float:
         """What an interruption without notice loses on average, at this rate.
 
-        The mean of an exponential life within a cycle, and what a save needs to be durable.
+        From the beginning of the newest durable save: the mean of an exponential life within a
+        cycle, and what a save needs to be durable.
         """
         cycles = self.cycle_s * per_hour / SECONDS_PER_HOUR
         # Half a cycle where interruptions are rare; the formula has no digits left there.
         part = 1 / cycles - 1 / math.expm1(cycles) if cycles > 1e-6 else 0.5
-        return self.cycle_s * part + self.persist_s - self.stall_s
+        return self.cycle_s * part + self.persist_s
 
 
 def observed_saves(facts: Sequence[RunFact]) -> Saves | None:
     """How do these runs save? None: it was measured of too few, or too few were interrupted.
 
-    The interval is the time from the first step to the newest checkpoint, by the number of saves.
+    The interval is the time from the first step to the beginning of the newest save, without the
+    stalls of the saves before it, by the number of saves.
     """
     measured = [fact for fact in facts if any(_is_measured(a) for a in fact.attempts)]
     attempts = [a for fact in measured for a in fact.attempts if _is_measured(a)]
@@ -75,7 +80,8 @@ def observed_saves(facts: Sequence[RunFact]) -> Saves | None:
         return None
     saves = sum(attempt.saves or 0 for attempt in attempts)
     stall_s = sum((a.save_stall_s or 0.0) * (a.saves or 0) for a in attempts) / saves
-    interval_s = sum(_saving_for_s(a) for a in attempts) / saves - stall_s
+    stalled_s = sum(stalled_before_newest_save_s(a) for a in attempts)
+    interval_s = (sum(_saving_for_s(a) for a in attempts) - stalled_s) / saves
     if interval_s <= 0:
         return None
     found = Saves(
