@@ -28,6 +28,7 @@ from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.decisions.checks.prefect.api_address import check_api_address
 from gpu_core.decisions.checks.prefect.pool_commands import setup_command
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.requests.variables.compact_schema import compact_form
 from gpu_core.worker.attempts.job_configuration import configured
 from gpu_core.worker.attempts.run_log import describe_placement
 from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
@@ -125,6 +126,12 @@ class GpuWorker(_Mixin):
 
     starts_at_once = 1
     """How many runs are handed to the infrastructure at a time."""
+
+    @classmethod
+    def get_default_base_job_template(cls) -> dict[str, Any]:
+        """The template of a new pool, whose form costs Prefect's server less for each run."""
+        template = super().get_default_base_job_template()
+        return {**template, "variables": compact_form(template["variables"])}
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -16,6 +16,7 @@ from gpu_core.decisions.kubernetes.variables.prefect_fields import without_field
 from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.errors import InvalidInput, listed
 from gpu_core.decisions.model.pydantic_errors import mistakes_in, refuse
+from gpu_core.decisions.requests.variables.compact_schema import compact_form
 from gpu_core.decisions.requests.variables.env_variable import variable_defaults
 from gpu_core.worker import WORKERS, GpuKubernetesWorker, GpuProcessWorker
 
@@ -107,9 +108,11 @@ async def have_pool(
     if pool_type == GpuKubernetesWorker.type:
         template, removed = without_fields_not_offered(template)
     template, new = _with_missing_variables(template, newest)
+    template, is_shorter = _with_compact_form(template)
     template, changed = _with_defaults(template, options)
     news = [f"new job variables: {', '.join(new)}"] if new else []
     news += [f"{', '.join(removed)} {session.did('removed')}: without effect"] if removed else []
+    news += [f"form {session.did('shortened')}: a run is created faster"] if is_shorter else []
     news += [f"default of {', '.join(changed)} {session.did('changed')}"] if changed else []
     if not news:
         say("=", f"work pool {name}", "unchanged")
@@ -129,6 +132,13 @@ def _with_missing_variables(
     properties = _properties(current)
     missing = {name: schema for name, schema in _properties(new).items() if name not in properties}
     return _with_properties(current, {**properties, **missing}), sorted(missing)
+
+
+def _with_compact_form(template: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """The template with the compact form of its variables, and whether that is another one."""
+    form = template.get("variables", {})
+    compact = compact_form(form)
+    return {**template, "variables": compact}, compact != form
 
 
 def _with_defaults(

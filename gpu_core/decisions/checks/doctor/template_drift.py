@@ -6,6 +6,7 @@ from typing import Any
 from gpu_core.decisions.checks.doctor.finding import Finding, ok, warning
 from gpu_core.decisions.checks.prefect.pool_commands import setup_command
 from gpu_core.decisions.model.units import count
+from gpu_core.decisions.requests.variables.compact_schema import compact_field
 
 # What people edit in the form, and what a new version may word anew.
 _WORDING = ("default", "title", "description", "examples")
@@ -62,7 +63,9 @@ def _properties(template: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _form(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in schema.items() if key not in _WORDING}
+    compact = compact_field(schema)
+    known = compact if isinstance(compact, Mapping) else {}
+    return {key: value for key, value in known.items() if key not in _WORDING}
 
 
 def _default(schema: Mapping[str, Any]) -> object:

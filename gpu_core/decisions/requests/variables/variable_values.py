@@ -103,7 +103,8 @@ def parse_store_uri(value: object, field: str) -> object:
 _DEADLINE_HELP = "a moment such as '2026-09-01T18:00Z', or a duration such as '6h' from submission"
 
 
-DURATION_SCHEMA = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+# Text first: that is the field that Prefect's form shows, and both `90m` and `5400` are durations.
+DURATION_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "integer"}]}
 
 
 def parse_work(value: object, field: str) -> str:

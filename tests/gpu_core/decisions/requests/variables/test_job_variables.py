@@ -346,7 +346,7 @@ def test_every_variable_is_described():
 def test_the_schema_lets_durations_be_numbers_or_text(name):
     """Prefect checks values by this schema before we see them."""
     kinds = [k["type"] for k in GpuRequest.model_json_schema()["properties"][name]["anyOf"]]
-    assert kinds[:2] == ["integer", "string"]
+    assert kinds[:2] == ["string", "integer"]
 
 
 def test_schema_defaults_parse_to_the_defaults():
