@@ -9,11 +9,14 @@ from anyio.abc import TaskGroup
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError, Reflector
 from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.decisions.kubernetes.manifests.commands import is_operated
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL
 from gpu_core.decisions.kubernetes.status.job_events import ObjectReference, reference_to
 from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS, Framework
 from gpu_core.decisions.kubernetes.variables.variables import PodRequest
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.kubernetes.jobs.attempt_request import request_of
 from gpu_core.worker.operations.throttle import Throttle
 
 _log = logging.getLogger("prefect.gpu.operators")
@@ -151,6 +154,13 @@ class OperatorJobs:
             if attempt_id in self._last:  # not of an attempt that is settled
                 self._last[attempt_id] = item
         self._on_change()
+
+
+def is_run_by_operator(running: AttemptState, custom_jobs: OperatorJobs) -> bool:
+    """Is it, or was it, an operator's? Its variables may be unreadable by now."""
+    if custom_jobs.last_of(running.attempt.attempt_id) is not None:
+        return True
+    return is_operated(request_of(running))
 
 
 def path_of(item: Json) -> str:

@@ -23,7 +23,7 @@ from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
 from gpu_core.worker.prefect.starts_first import StartsFirst
 from tests.gpu_core.worker.kubernetes.objects import make_job, make_pod, moment
-from tests.gpu_core.worker.kubernetes.test_infrastructure import LIMITS
+from tests.gpu_core.worker.kubernetes.of_cluster import LIMITS
 
 KUEUE = make_policy(kubernetes={"kueue_queue": "gpus", "version": "1.34"})
 OWN = make_policy(kubernetes={"version": "1.34"})

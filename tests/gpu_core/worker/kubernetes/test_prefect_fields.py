@@ -36,7 +36,7 @@ from gpu_core.worker import GpuKubernetesWorker
 from gpu_core.worker.attempts.job_configuration import configured
 from gpu_core.worker.kubernetes.variables import GpuKubernetesVariables
 from gpu_core.worker.pending.demand import DemandReader
-from tests.gpu_core.worker.kubernetes.test_infrastructure import of_cluster
+from tests.gpu_core.worker.kubernetes.of_cluster import of_cluster
 
 ID = UUID(int=1)
 FLOW = Flow(id=ID, name="train")

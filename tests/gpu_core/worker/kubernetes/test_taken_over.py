@@ -20,7 +20,7 @@ from gpu_core.worker.attempts.recovery import Recovery
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.kubernetes.jobs.attempt_request import is_container_job
 from gpu_core.worker.pending.demand import DemandReader
-from tests.gpu_core.worker.kubernetes.test_infrastructure import of_cluster
+from tests.gpu_core.worker.kubernetes.of_cluster import of_cluster
 
 ID = UUID(int=1)
 RUN = str(ID)

@@ -36,7 +36,7 @@ from gpu_core.worker.kubernetes.logs.final_logs import FinalLogs
 from tests.gpu_core.adapters.kubernetes.api_server import serving
 from tests.gpu_core.adapters.kubernetes.guarded_server import OF_WORKER, GuardedServer
 from tests.gpu_core.worker.kubernetes.objects import make_job, make_pod
-from tests.gpu_core.worker.kubernetes.test_infrastructure import of_cluster, running
+from tests.gpu_core.worker.kubernetes.of_cluster import of_cluster, running
 
 LABELS = {ATTEMPT_ID_LABEL: "a", POOL_LABEL: "gpu"}
 PREPARED = KubernetesPolicy.model_validate({"preflight": {"image": "cuda:12"}})

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from gpu_core.testing.builders.workloads import make_policy, make_workload
 from gpu_core.worker.kubernetes.jobs import pod_sizes
-from tests.gpu_core.worker.kubernetes.test_infrastructure import of_cluster
+from tests.gpu_core.worker.kubernetes.of_cluster import of_cluster
 
 
 def test_a_run_is_parsed_again_only_with_other_variables_or_another_template(monkeypatch):

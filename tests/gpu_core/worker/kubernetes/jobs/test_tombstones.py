@@ -38,7 +38,7 @@ from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
 from gpu_core.worker.kubernetes.jobs.operator_jobs import kept_custom_job
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from gpu_core.worker.prefect.starts_first import StartsFirst
-from tests.gpu_core.worker.kubernetes.test_infrastructure import LIMITS
+from tests.gpu_core.worker.kubernetes.of_cluster import LIMITS
 from tests.support.kubernetes_schemas import schema_errors
 
 NEVER = 1_000

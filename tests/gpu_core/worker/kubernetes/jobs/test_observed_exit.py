@@ -1,0 +1,180 @@
+"""How an attempt ended, by what was seen of its pods."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import anyio
+import pytest
+
+from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL
+from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.testing.builders.attempts import NOON
+from gpu_core.testing.builders.workloads import with_shape
+from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
+from tests.gpu_core.worker.kubernetes.objects import NOW, make_node, make_pod, moment
+from tests.gpu_core.worker.kubernetes.of_cluster import of_cluster, of_rank, running
+
+
+@pytest.mark.parametrize(
+    ("first", "node", "want"),
+    [
+        pytest.param(
+            of_rank(0, "Failed", 1, at_s_ago=9), make_node("n2", "Unknown", 2), True, id="silent"
+        ),
+        pytest.param(of_rank(0, "Failed", 1, at_s_ago=9), make_node("n2"), False, id="well"),
+        pytest.param(
+            of_rank(0, "Succeeded", 0, at_s_ago=9), make_node("n2", "Unknown", 2), True,
+            id="a flow that reported to Prefect itself that it failed",
+        ),
+        pytest.param(
+            of_rank(0, "Failed", 127, at_s_ago=9), make_node("n2", "Unknown", 2), False,
+            id="a command that is missing is missing all the same",
+        ),
+    ],
+)  # fmt: skip
+def test_a_gang_that_failed_with_a_silent_node_was_interrupted(first, node, want):
+    other = of_rank(1, "Running")
+    other["spec"]["nodeName"] = "n2"
+
+    async def scenario():
+        infrastructure, attempt = of_cluster(SimpleNamespace()), running(attempt_id="a")
+        attempt.workload = with_shape(attempt.workload, nodes=2)
+        infrastructure._view._node_changed(None, make_node())
+        infrastructure._view._node_changed(None, node)
+        for pod in (first, other):
+            infrastructure._view._pod_changed(None, pod)
+        infrastructure._causes.note("a")
+        found = await infrastructure.exit(attempt)
+        assert found.is_gang_lost is want
+        assert ("node n2 was lost, and with it its gang" in (found.message or "")) is want
+
+    anyio.run(scenario)
+
+
+def test_a_gang_holds_its_gpus_until_its_last_node_has_ended():
+    """The flow of the first node is done; the container of the other one ends 40 s later."""
+    pods = of_rank(0, "Succeeded", 0, 60), of_rank(1, "Succeeded", 0, 20)
+
+    async def scenario():
+        infrastructure, attempt = of_cluster(SimpleNamespace()), running(attempt_id="a")
+        attempt.workload = with_shape(attempt.workload, nodes=2)
+        infrastructure._view._node_changed(None, make_node())
+        for pod in pods:
+            infrastructure._view._pod_changed(None, pod)
+        infrastructure._causes.note("a")
+        return await infrastructure.exit(attempt)
+
+    found = anyio.run(scenario)
+    assert 39 <= (found.held_until - found.ended_at).total_seconds() <= 41
+
+
+def test_a_gang_whose_creation_was_not_noted_began_with_its_first_container():
+    """The API server restarted while it was created; what there was of it ran, and was deleted."""
+    pods = [of_rank(rank, "Running") for rank in (0, 1)]
+    for pod, seconds_ago in zip(pods, (50, 40), strict=True):
+        started = {"running": {"startedAt": moment(seconds_ago)}}
+        pod["status"]["containerStatuses"][0]["state"] = started
+    shares = tuple(NodeShare(node=node, gpu_ids=("0",)) for node in ("n1", "n2"))
+
+    async def scenario():
+        attempt = running(attempt_id="a", shares=shares, started_at=None)
+        attempt.attempt = replace(attempt.attempt, admitted_at=NOW - timedelta(seconds=60))
+        infrastructure = of_cluster(SimpleNamespace())
+        for pod in pods:
+            infrastructure._view._pod_changed(None, pod)
+            infrastructure._view._pod_changed(pod, None)
+        return await infrastructure.exit(attempt)
+
+    found = anyio.run(scenario)
+    assert found.started_at == datetime.fromisoformat(moment(50))
+    assert found.is_interruption
+    assert found.message.startswith("The worker or the API server stopped")
+
+
+@pytest.mark.parametrize(
+    ("first_s_ago", "other_s_ago", "node", "want"),
+    [
+        pytest.param(60, 20, make_node("n2", since_s=30), True, id="the partner's, which is back"),
+        pytest.param(20, 60, make_node("n2", since_s=30), True, id="its own, which is back"),
+        pytest.param(60, 20, make_node("n2"), False, id="none"),
+        pytest.param(20, 60, make_node("n2"), False, id="none, and the partner failed first"),
+        pytest.param(20, 10, make_node("n2", since_s=30), False, id="back before anything failed"),
+    ],
+)
+def test_a_gang_whose_silent_node_is_back_was_interrupted(first_s_ago, other_s_ago, node, want):
+    """The rank that was cut off ended too, which its node said only when it was back."""
+    first, other = of_rank(0, "Failed", 1, first_s_ago), of_rank(1, "Failed", 1, other_s_ago)
+    other["spec"]["nodeName"] = "n2"
+
+    async def scenario():
+        infrastructure, attempt = of_cluster(SimpleNamespace()), running(attempt_id="a")
+        attempt.workload = with_shape(attempt.workload, nodes=2)
+        for seen in (make_node(), node):
+            infrastructure._view._node_changed(None, seen)
+        for pod in (first, other):
+            infrastructure._view._pod_changed(None, pod)
+        infrastructure._causes.note("a")
+        return (await infrastructure.exit(attempt)).is_gang_lost
+
+    assert anyio.run(scenario) is want
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "is_deleted_before", "want"),
+    [
+        pytest.param(0, False, (0, False, None), id="it completed"),
+        pytest.param(3, False, (3, False, "The container failed"), id="it failed"),
+        pytest.param(
+            1,
+            True,
+            (1, True, "It was deleted by a user, or by a provisioner with force"),
+            id="another user deleted it",
+        ),
+    ],
+)
+def test_the_deletion_of_a_sidecar_is_not_why_its_run_ended(exit_code, is_deleted_before, want):
+    """Kubernetes dates the end and the deletion to the same second."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    pod = of_rank(0, "Running", exit_code)
+    pod["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = now.isoformat()
+    deletion = {
+        "deletionTimestamp": (now + timedelta(seconds=2)).isoformat(),
+        "deletionGracePeriodSeconds": 2,
+    }
+    deleted = {**pod, "metadata": {**pod["metadata"], **deletion}}
+
+    async def scenario():
+        infrastructure, attempt = of_cluster(SimpleNamespace()), running(attempt_id="a")
+        seen = deleted if is_deleted_before else pod
+        infrastructure._view._pod_changed(None, seen)
+        infrastructure._causes.note("a")
+        infrastructure._view._pod_changed(seen, deleted)
+        found = await infrastructure.exit(attempt)
+        words = None if found.message is None else found.message.partition(":")[0]
+        return found.exit_code, found.is_interruption, words
+
+    assert anyio.run(scenario) == want
+
+
+@pytest.mark.parametrize(
+    ("pods", "postponement", "want_known"),
+    [
+        pytest.param(1, "exceeded quota", False, id="a quota refused the other one"),
+        pytest.param(2, "exceeded quota", True, id="the other one came after all, and both ran"),
+        pytest.param(1, None, True, id="nothing was refused"),
+    ],
+)
+def test_what_the_pods_of_a_gang_did_that_was_never_whole_is_no_end(pods, postponement, want_known):
+    """They waited for the others; the run is not charged, and waits for the quota."""
+    shares = tuple(NodeShare(node=f"n{number}", gpu_ids=("0",)) for number in range(2))
+    attempt = running(attempt_id="a", shares=shares, started_at=NOON)
+    attempt.workload = with_shape(attempt.workload, gpu_count=1, nodes=2)
+    if postponement is not None:
+        attempt.start_failure = StartFailure(StartFailureKind.POSTPONED, postponement)
+    infrastructure = of_cluster(SimpleNamespace())
+    for number in range(pods):
+        pod = make_pod("Failed", uid=f"p{number}", terminated={"exitCode": 137})
+        pod["metadata"]["labels"] = {ATTEMPT_ID_LABEL: "a"}
+        infrastructure._view._pod_changed(None, pod)
+    assert (anyio.run(infrastructure.exit, attempt) is not None) is want_known
