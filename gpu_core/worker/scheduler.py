@@ -15,16 +15,11 @@ from prefect.workers.base import BaseJobConfiguration
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpu_core.adapters.ledger import Ledger, LedgerError, is_ledger_outage
-from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
-from gpu_core.decisions.model.attempts import EndReason
-from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot
+from gpu_core.decisions.model.cluster import Allocation
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.scheduling.cycle.isolation import plan_apart
-from gpu_core.decisions.scheduling.plan.plan import Admit, Plan, Preempt
-from gpu_core.decisions.spot.capacity_view import CapacityView
-from gpu_core.decisions.spot.node_avoidance import zone_of
 from gpu_core.worker.attempts.binder import Binder
 from gpu_core.worker.attempts.final_states import FinalStates
+from gpu_core.worker.attempts.last_ends import LastEnds
 from gpu_core.worker.attempts.launch import Launching
 from gpu_core.worker.attempts.recovery import Recovery
 from gpu_core.worker.attempts.registry import AttemptRegistry
@@ -42,6 +37,7 @@ from gpu_core.worker.operations.own_cpu import OwnCpu
 from gpu_core.worker.pending.demand import Demand, DemandReader, PendingRuns
 from gpu_core.worker.pending.forecasts import Forecasts
 from gpu_core.worker.pending.history import History
+from gpu_core.worker.pending.planning import Planning
 from gpu_core.worker.pending.publisher import Publisher
 from gpu_core.worker.pending.queue_reader import QueueReader
 from gpu_core.worker.pending.refusals import Refusals
@@ -58,13 +54,14 @@ from gpu_core.worker.watch.decision_log import DecisionLog
 from gpu_core.worker.watch.gpu_history import GpuHistory
 from gpu_core.worker.watch.hung_runs import HangWatch
 from gpu_core.worker.watch.idle_runs import IdleWatch
+from gpu_core.worker.watch.nodes import PoolNodes
 from gpu_core.worker.watch.outages import OutageWatch
 from gpu_core.worker.watch.policy import PolicySource
 from gpu_core.worker.watch.pool import PoolWatch
 from gpu_core.worker.watch.prices import Prices
-from gpu_core.worker.watch.run_costs import RunCosts
+from gpu_core.worker.watch.run_costs import start_run_costs
 from gpu_core.worker.watch.spooled_writes import SpooledWrites
-from gpu_core.worker.watch.spot import CapacityChanges
+from gpu_core.worker.watch.stops import RunningStops
 from gpu_core.worker.watch.team_costs import TeamCosts
 
 _log = logging.getLogger("prefect.gpu.scheduler")
@@ -113,7 +110,6 @@ class GpuScheduler:
         self._ledger = ledger
         self._policies = policies
         self._infrastructure = infrastructure
-        self._nodes: tuple[Node, ...] = ()
         # Held while queued runs are written to.
         self._turn = anyio.Lock()
         self._faults = RunFaults(hidden)
@@ -167,14 +163,24 @@ class GpuScheduler:
             infrastructure,
             self._history,
         )
-        self._changes = CapacityChanges(ledger, self._attempts)
         self._capacity = CapacityWatch(
             ledger, infrastructure.host, pool, self._prices, self._writes
+        )
+        self._nodes = PoolNodes(
+            infrastructure=infrastructure,
+            attempts=self._attempts,
+            binder=self._binder,
+            faults=self._faults,
+            policies=policies,
+            forecasts=self._forecasts,
+            prices=self._prices,
+            capacity=self._capacity,
         )
         self._budgets = BudgetWatch(ledger, self._attempts)
         self._budget_alerts = BudgetAlerts(ledger, pool, tasks)
         self._accrued = AccruedCosts(ledger, connections.mlflow, tasks)
-        costs = self._run_costs(connections.mlflow, tasks)
+        host, show = infrastructure.host, self._publisher.attempts
+        costs = start_run_costs(ledger, connections.mlflow, pool, host, show, tasks)
         self._idle = IdleWatch(client, self._attempts, infrastructure, tasks)
         self._hangs = HangWatch(client, self._attempts, infrastructure, tasks, hidden)
         self._zombies = ZombieStateGuard(client, self._faults)
@@ -186,6 +192,7 @@ class GpuScheduler:
         )
         tasks.start_soon(self._outages.watch)
         self._running_poll = RunningPoll(client, tasks, wake)
+        last_ends = LastEnds(ledger)
         self.settler = Settler(
             client=client,
             ledger=ledger,
@@ -197,9 +204,10 @@ class GpuScheduler:
             costs=costs,
             zombies=self._zombies,
             outages=self._outages,
+            last_ends=last_ends,
             starts=starts,
             hidden=hidden,
-            bind=self._bind_last,
+            bind=self._nodes.bind_ended,
             bind_finally=self._binder.bind_finally,
             note_end=self._metrics.note_end,
         )
@@ -214,48 +222,50 @@ class GpuScheduler:
             decisions=self._decisions,
             hidden=hidden,
         )
+        self._stops = RunningStops(
+            ledger=ledger,
+            attempts=self._attempts,
+            terminator=self.terminator,
+            running_poll=self._running_poll,
+            budgets=self._budgets,
+            history=self._history,
+            idle=self._idle,
+            hangs=self._hangs,
+        )
         self._final_states = FinalStates(client, ledger, pool, self._faults, self.settler.finish)
-        self._scale_hints = ScaleHints(pool)
+        scale_hints = ScaleHints(pool)
+        self._planning = Planning(
+            infrastructure=infrastructure,
+            nodes=self._nodes,
+            attempts=self._attempts,
+            terminator=self.terminator,
+            history=self._history,
+            scale_hints=scale_hints,
+            faults=self._faults,
+            note_outdated=self._queue.note_outdated,
+        )
         self._cycle_report = CycleReport(self._attempts, self._metrics, self._idle, self._hangs)
         self._waiting_report = WaitingReport(
             attempts=self._attempts,
             policies=policies,
             forecasts=self._forecasts,
             decisions=self._decisions,
-            settler=self.settler,
+            last_ends=last_ends,
             metrics=self._metrics,
             team_costs=TeamCosts(ledger, pool, self._metrics),
             gpu_history=self._gpu_history,
             publisher=self._publisher,
             history=self._history,
             budgets=self._budgets,
+            scale_hints=scale_hints,
         )
-        # Runs that others were preempted for and that have not started since. A worker that starts
-        # anew knows none; then the order alone decides which run gets what is being freed.
-        self._preemptors: set[str] = set()
-        self._unpublished: tuple[Plan, Mapping[str, Demand]] | None = None
         self.next_due_at: datetime | None = None
         """When the next run that is not due yet will be, or a start that others wait for may be
         over."""
 
-    def _run_costs(self, mlflow: MlflowAccess | None, tasks: TaskGroup) -> RunCosts | None:
-        """The writer of the costs of ended attempts, including those of an earlier worker."""
-        if mlflow is None:
-            return None
-        host, show = self._infrastructure.host, self._publisher.attempts
-        costs = RunCosts(self._ledger, mlflow, self._pool, host, show)
-        tasks.start_soon(costs.run)
-        return costs
-
     def describe(self) -> str:
         """Which GPUs does the pool have? In one line."""
-        offers = [
-            f"{len(node.gpu_ids)} × {node.gpu_type} on {node.name}" for node in self._nodes[:8]
-        ]
-        more = len(self._nodes) - len(offers)
-        if more:
-            offers.append(f"{more} more nodes")
-        return ", ".join(offers) or "no GPU: none was found, and the policy declares none"
+        return self._nodes.describe()
 
     @property
     def is_api_away(self) -> bool:
@@ -270,7 +280,7 @@ class GpuScheduler:
         await self._history.of_running(self._attempts, policy)
         await self._zombies.recover(self._ledger, self._pool, datetime.now(UTC))
         self._watch(self._attempts)
-        await self._observe(policy)
+        await self._nodes.observe(policy)
         self.terminator.resume_draining(self._attempts)
 
     async def _adopt(self, template: Mapping[str, Any], policy: Policy) -> None:
@@ -329,7 +339,8 @@ class GpuScheduler:
         now = datetime.now(UTC)
         await self._decisions.policy(policy, policy_text, now)
         with steps.timed("terminate"):  # 2
-            await self._terminate(policy, now)
+            await self._attempts.beat()
+            await self._stops.stop_due(policy, now)
         with steps.timed("reconcile"):  # 3
             await self._reconcile(policy)
         with steps.timed("read_queue"):  # 4
@@ -340,24 +351,24 @@ class GpuScheduler:
             await self._budget_alerts.check(
                 policy, self._history.usage(now), now, self._budgets.stopped(now)
             )
-            allocations = await self._observe(policy)
+            allocations = await self._nodes.observe(policy)
             self._accrued.check(self._attempts.holding(), now)
             # Dollars are compared at the prices that runs pay now.
-            priced = self._prices.planned_with(policy, self._nodes, now)
-            await self._change_capacity(allocations, priced, now)
+            priced = self._prices.planned_with(policy, self._nodes.seen, now)
+            await self._stops.migrate(self._nodes.seen, allocations, priced, now)
         with steps.timed("plan"):  # 6
             demands = await self._demands(queue, allocations, priced, now)
-            plan = self._plan(self._snapshot(demands, allocations, priced, now), priced, now)
+            plan = self._planning.plan(demands, allocations, priced, now)
         with steps.timed("preempt"):  # 7
             await self._refusals.invalid(queue)
-            if self._is_complete:
+            if self._nodes.is_complete:
                 await self._refusals.hopeless(plan, demands)
-            await self._preempt(plan, demands, policy, now)
+            await self._planning.preempt(plan, demands, policy, now)
         with steps.timed("admit"):  # 8
-            admitted = await self._admit(plan, demands, policy)
+            admitted = await self._planning.admit(plan, demands, policy)
         self._expect_starts(demands, admitted)
-        self._unpublished = plan, demands
-        self._cycle_report.note(self._nodes, plan, demands, admitted, steps, priced)
+        self._waiting_report.note(plan, demands)
+        self._cycle_report.note(self._nodes.seen, plan, demands, admitted, steps, priced)
         return [queue.responses[flow_run_id] for flow_run_id in admitted]
 
     def _ask_prefect(self) -> None:
@@ -372,31 +383,6 @@ class GpuScheduler:
         await self._adopt(template, policy)
         await self._recovery.find_unnoted(submitting)
         self.settler.find_ended(submitting)
-
-    async def _terminate(self, policy: Policy, now: datetime) -> None:
-        """End what was cancelled, what is over a limit, and what cannot work where it is."""
-        await self._attempts.beat()
-        await self.terminator.stop_cancelled(now)
-        await self._running_poll.poll(self._attempts, now)
-        await self.terminator.stop_overdue(policy, now)
-        for running, used in await self._budgets.overspent(policy, now):
-            with self._faults.of_run(running, "ended", now):
-                why = (
-                    f"{used.reason}; with a higher budget_usd it resumes from its newest "
-                    "checkpoint."
-                )
-                await self.terminator.stop(running, EndReason.BUDGET_SPENT, why, policy, now)
-        for running, why in self._budgets.held(policy, self._history.usage(now), now):
-            with self._faults.of_run(running, "ended", now):
-                await self.terminator.stop(running, EndReason.BUDGET_HELD, why, policy, now)
-        await self.terminator.stop_troubled(policy, now)
-        # After that: what hangs on a GPU that has failed is not charged.
-        for running, why in await self._idle.idle(policy.idle, now):
-            with self._faults.of_run(running, "ended", now):
-                await self.terminator.stop(running, EndReason.IDLE, why, policy, now)
-        for running, why in await self._hangs.hanging(policy.hangs, now):
-            with self._faults.of_run(running, "ended", now):
-                await self.terminator.stop(running, EndReason.HUNG, why, policy, now)
 
     async def _reconcile(self, policy: Policy) -> None:
         await self._faults.one_by_one(
@@ -427,41 +413,10 @@ class GpuScheduler:
         competing = {demand.workload.workload_id: demand for demand in queue.demands}
         await self._decisions.moved_up([demand.workload for demand in queue.demands], now)
         await self._refusals.over_bounds(competing, policy.waiting, now)
-        demands = await self._history.of_pending(competing, self._nodes, allocations, policy, now)
-        view = self._history.capacity_view(self._nodes, allocations, policy, now)
+        nodes = self._nodes.seen
+        demands = await self._history.of_pending(competing, nodes, allocations, policy, now)
+        view = self._history.capacity_view(nodes, allocations, policy, now)
         return await self._refusals.unpayable(demands, view, now)
-
-    async def _preempt(
-        self, plan: Plan, demands: Mapping[str, Demand], policy: Policy, now: datetime
-    ) -> None:
-        for command in plan.commands:
-            if not isinstance(command, Preempt):
-                continue
-            victim = self._attempts.of_run(command.workload_id)
-            preemptor = demands[command.for_workload_id].workload
-            if victim is None:
-                continue
-            self._preemptors.add(preemptor.workload_id)
-            with self._faults.of_run(victim, "preempted", now):
-                await self.terminator.preempt(victim, preemptor, policy, now)
-
-    async def _admit(
-        self, plan: Plan, demands: Mapping[str, Demand], policy: Policy
-    ) -> Collection[str]:
-        """Open an attempt for each run that the plan admits; those that were opened."""
-        placements = {c.workload_id: c.placement for c in plan.commands if isinstance(c, Admit)}
-        # Their GPUs may have become free after this cycle started.
-        admitted = await self._attempts.open(
-            placements,
-            demands,
-            self._zones(),
-            policy,
-            datetime.now(UTC),
-            is_placed_as_planned=self._infrastructure.is_placed_as_planned(policy),
-        )
-        self._preemptors.difference_update(admitted)
-        self._queue.note_outdated(admitted)
-        return admitted
 
     def _expect_starts(self, demands: Mapping[str, Demand], admitted: Collection[str]) -> None:
         """Let the next cycle come soon where a more urgent run waits for a start to be over."""
@@ -521,16 +476,11 @@ class GpuScheduler:
     @property
     def has_news(self) -> bool:
         """Has a plan been made of which nothing is published yet?"""
-        return self._unpublished is not None
+        return self._waiting_report.has_news
 
     async def publish(self) -> None:
         """Publish why runs wait. Apart from the cycle, so that starting runs comes first."""
-        if self._unpublished is None:
-            return
-        plan, demands = self._unpublished
-        self._unpublished = None
-        self._scale_hints.publish(plan.commands)
-        await self._waiting_report.publish(plan, demands, is_complete=self._is_complete)
+        await self._waiting_report.publish(is_complete=self._nodes.is_complete)
 
     async def refresh_pool(self) -> None:
         """Note which runs Prefect keeps back, for the next cycle, and who else serves the pool."""
@@ -542,87 +492,3 @@ class GpuScheduler:
         with suppress(SQLAlchemyError, LedgerError, OSError):  # the worker must end
             await self._decisions.flush()
         return sorted(running.record.name for running in self._attempts.holding())
-
-    def _plan(self, snapshot: Snapshot, policy: Policy, now: datetime) -> Plan:
-        """The plan for all with whom planning works; the others are held from the next cycle on."""
-        found = plan_apart(snapshot, policy, now)
-        for workload, error in found.faults:
-            self._faults.note(workload.workload_id, workload.name, "planned", error, now)
-        return found.plan
-
-    def _snapshot(
-        self,
-        demands: Mapping[str, Demand],
-        allocations: tuple[Allocation, ...],
-        policy: Policy,
-        now: datetime,
-    ) -> Snapshot:
-        self._preemptors.intersection_update(demands)
-        return Snapshot(
-            nodes=self._nodes,
-            allocations=allocations,
-            pending=tuple(demand.workload for demand in demands.values()),
-            usage=self._history.usage(now),
-            preemptors=frozenset(self._preemptors),
-            idle_since=self._scale_hints.idle_since(self._nodes, allocations, now),
-            measurements=self._infrastructure.measurements(
-                self._attempts.holding(), self._nodes, allocations, policy, now
-            ),
-        )
-
-    async def _change_capacity(
-        self, allocations: tuple[Allocation, ...], policy: Policy, now: datetime
-    ) -> None:
-        """Drain runs that should move to other capacity."""
-
-        def view() -> CapacityView:
-            self._history.learn_changeovers(self._attempts, policy)
-            return self._history.capacity_view(self._nodes, allocations, policy, now)
-
-        for running, decision in await self._changes.due(view, now):
-            with self._faults.of_run(running, "moved", now):
-                why = f"Moves to other capacity: {decision.reason}."
-                await self.terminator.stop(running, EndReason.PREEMPTED, why, policy, now)
-
-    async def _observe(self, policy: Policy) -> tuple[Allocation, ...]:
-        """Refresh the nodes and what is held on them, and note which attempts were bound."""
-        allocations = await self._refresh(policy)
-        if await self._binder.bind(policy):
-            allocations = await self._refresh(policy)
-        return allocations
-
-    @property
-    def _is_complete(self) -> bool:
-        """Are these all nodes that the pool will ever have? None: the driver is at fault."""
-        return self._infrastructure.is_fixed and bool(self._nodes)
-
-    async def _bind_last(self, running: AttemptState) -> None:
-        """Before its pods go: it may have ended before a cycle saw where it is.
-
-        So may those that were there with it, and a worker that has just started knows no nodes yet.
-        """
-        with self._faults.of_run(running, "put on its nodes"):
-            policy = self._policies.current()
-            if not self._nodes:
-                await self._refresh(policy)
-            await self._binder.bind(policy)
-
-    def _zones(self) -> dict[str, str | None]:
-        return {node.name: zone_of(node) for node in self._nodes}
-
-    async def _refresh(self, policy: Policy) -> tuple[Allocation, ...]:
-        holding = self._attempts.holding()
-        await self._faults.one_by_one(
-            holding, by_run, self._infrastructure.refresh, "asked for its checkpoints"
-        )
-        allocations = self._infrastructure.allocations(holding, policy)
-        nodes = await self._infrastructure.observe(policy, allocations)
-        # Of an attempt whose record was damaged it is unknown which of the GPUs it holds.
-        unknown = {r.attempt.node for r in holding if r.attempt.gpu_type and not r.attempt.held}
-        self._nodes = tuple(node for node in nodes if node.name not in unknown)
-        self._forecasts.observe(self._nodes)
-        now = datetime.now(UTC)
-        await self._prices.refresh(self._nodes, now)
-        await self._attempts.reprice(policy, now)
-        await self._capacity.observe(nodes, policy, now)
-        return allocations

@@ -1,7 +1,7 @@
 """Attempts that ended: what is left of them is killed, then they are settled and reported."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,17 +12,16 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.adapters.ledger import Ledger, UnknownAttempt
-from gpu_core.adapters.ledger.database import UnloggedEnd
-from gpu_core.adapters.prefect.flow_runs import is_flow_run_id, read_parent
+from gpu_core.adapters.prefect.flow_runs import is_flow_run_id
 from gpu_core.adapters.prefect.states import restore_rescheduled
 from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.attempts.settlement import Settlement
 from gpu_core.decisions.attempts.startup_errors import is_load_error_logged
 from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import Attempt, EndReason
-from gpu_core.decisions.model.gpu_summary import GpuSummary
-from gpu_core.decisions.model.host_summary import HostSummary
+from gpu_core.worker.attempts.closer import AttemptCloser
 from gpu_core.worker.attempts.final_states import final_name
+from gpu_core.worker.attempts.last_ends import LastEnds
 from gpu_core.worker.attempts.registry import AttemptRegistry, write_start
 from gpu_core.worker.attempts.run_log import run_fields, run_log
 from gpu_core.worker.attempts.run_reader import RunReader
@@ -68,6 +67,7 @@ class Settler:
         costs: Logs what runs cost; None: nothing does.
         zombies: Guards runs whose last process may still live.
         outages: What the worker saw of the platform.
+        last_ends: Why the last attempts of waiting runs ended.
         starts: Which starts are under way: ends are reported after them.
         hidden: A text without secrets: why an attempt ended is on the page of its run.
         bind: Writes down where an attempt was that is about to be settled; None: as planned.
@@ -88,6 +88,7 @@ class Settler:
         costs: RunCosts | None,
         zombies: ZombieStateGuard,
         outages: OutageWatch,
+        last_ends: LastEnds,
         starts: StartsFirst,
         hidden: Callable[[str], str] = str,
         bind: Callable[[AttemptState], Awaitable[None]] | None = None,
@@ -106,14 +107,14 @@ class Settler:
         self._outages = outages
         self._starts = starts
         self._runs = RunReader(client)
+        self._last_ends = last_ends
+        self._closer = AttemptCloser(client, ledger, infrastructure, logs_costs=costs is not None)
         self._hidden = hidden
         self._bind = bind
         self._bind_finally = bind_finally
         self._note_end = note_end
         self._lanes = anyio.Semaphore(_SETTLED_AT_ONCE)
         self._settling: set[str] = set()
-        self.stories: dict[str, str] = {}
-        """Why a run's last attempt ended, for those that wait for their next one."""
 
     def find_ended(self, submitting: Collection[str], *, is_during_cycle: bool = False) -> None:
         """Settle, concurrently with cycles, every attempt whose main process is gone.
@@ -220,7 +221,7 @@ class Settler:
             is_end_estimated=True,
         )
         with suppress(UnknownAttempt):
-            await in_thread(self._close, running, ending)
+            await self._closer.close_unmeasured(running, ending)
         fields = run_fields(running, EndReason.CRASHED)
         _log.error("The attempt of %r is closed: %s", running.record.name, message, extra=fields)
         with suppress(Exception):  # where Prefect refuses it, its page has the line before
@@ -329,10 +330,7 @@ class Settler:
             return published
         if ending.settlement.next_state in ("AwaitingRetry", "Scheduled"):
             self._zombies.watch(running.flow_run_id, ending.settlement.message)
-        summaries = await self._gpu_summaries(running)
-        host = await self._host_summary(running)
-        parent = None if run is None else await self._parent(run)
-        await in_thread(self._close, running, ending, summaries, host, parent)
+        await self._closer.close(running, ending, run)
         if reason is not None:
             self._note_end(reason)
             self._log_end(running, reason, ending.settlement.message)
@@ -350,7 +348,7 @@ class Settler:
 
     def _log_end(self, running: AttemptState, reason: EndReason, message: str) -> None:
         if reason.has_run:  # otherwise the reason why it waits says it
-            self.stories[running.attempt.flow_run_id] = message
+            self._last_ends.note(running.attempt.flow_run_id, message)
         text = f"Attempt {running.attempt.number} ended. {message}"
         run_log(running, reason).info("%s", text)
         self._infrastructure.record_event(running, reason, text)
@@ -392,74 +390,6 @@ class Settler:
         await in_thread(self._ledger.note_settlement, running.attempt.attempt_id, record)
         running.attempt = replace(running.attempt, settlement=record)
 
-    async def _gpu_summaries(self, running: AttemptState) -> tuple[GpuSummary, ...]:
-        """The activity of its GPUs. Optional: an error is only logged."""
-        try:
-            return await self._infrastructure.gpu_summaries(running)
-        except Exception:
-            name, fields = running.record.name, run_fields(running)
-            _log.warning("What the GPUs of %r did is unknown", name, exc_info=True, extra=fields)
-            return ()
-
-    async def _host_summary(self, running: AttemptState) -> HostSummary | None:
-        """The CPU and memory use of its processes. Optional: an error is only logged."""
-        try:
-            return await self._infrastructure.host_summary(running)
-        except Exception:
-            name, fields = running.record.name, run_fields(running)
-            _log.warning(
-                "What %r took of its machine is unknown", name, exc_info=True, extra=fields
-            )
-            return None
-
-    async def _parent(self, run: FlowRun) -> str | None:
-        """The run that started it. No end waits for it, unless Prefect's API is unavailable."""
-        try:
-            return await read_parent(self._client, run)
-        except Exception as error:
-            if is_outage(error):
-                raise
-            _log.warning("Which run started %r is unknown", run.name, exc_info=True)
-            return None
-
-    def _close(
-        self,
-        running: AttemptState,
-        ending: Ending,
-        summaries: Sequence[GpuSummary] = (),
-        host: HostSummary | None = None,
-        parent: str | None = None,
-    ) -> None:
-        attempt, report, settlement = running.attempt, running.report, ending.settlement
-        if settlement.end_reason is None:
-            self._ledger.withdraw_attempt(attempt.attempt_id)
-            return
-        self._ledger.close_attempt(
-            attempt.attempt_id,
-            released_at=ending.released_at,
-            end_reason=settlement.end_reason,
-            end_message=settlement.message,
-            exit_code=ending.exit_code,
-            is_charged_failure=settlement.is_charged_failure,
-            is_end_estimated=ending.is_end_estimated,
-            checkpoint=report.checkpoint if report is not None else None,
-            checkpointed_at=report.saved_at if report is not None else None,
-            restored_from=report.restored_from if report is not None else None,
-            first_step_at=report.first_step_at if report is not None else None,
-            expected_loss_s=report.expected_loss_s if report is not None else None,
-            saves=report.saves if report is not None else None,
-            save_stall_s=report.save_stall_s if report is not None else None,
-            gpu_summaries=summaries,
-            host_summary=host,
-            parent_flow_run_id=parent,
-            unlogged=self._unlogged(),
-        )
-
-    def _unlogged(self) -> UnloggedEnd | None:
-        if self._costs is None:
-            return None
-        return UnloggedEnd(self._infrastructure.host, datetime.now(UTC))
-
     async def _report(self, running: AttemptState, final: str | None) -> None:
         """Publish an end to people. Nothing depends on it: a failure is only logged.
 
@@ -489,27 +419,11 @@ class Settler:
 
     async def finish(self, flow_run_id: str, final: str) -> None:
         """Write the final state of a run down, whose cost is final with it."""
-        self.stories.pop(flow_run_id, None)
-        await in_thread(self._write_final, flow_run_id, final)
+        self._last_ends.forget(flow_run_id)
+        await self._closer.finish_run(flow_run_id, final)
         if self._costs is not None:
             self._costs.wake()
-
-    def _write_final(self, flow_run_id: str, final: str) -> None:
-        self._ledger.finish_run(flow_run_id, final, unlogged=self._unlogged())
 
     async def _history(self, flow_run_id: str) -> tuple[Attempt, ...]:
         found = await in_thread(self._ledger.attempts_of, [flow_run_id])
         return found.get(flow_run_id, ())
-
-    async def learn_stories(self, flow_run_ids: Sequence[str]) -> None:
-        """Read why the last attempts of these runs ended, also after a restart."""
-        unknown = [flow_run_id for flow_run_id in flow_run_ids if flow_run_id not in self.stories]
-        if not unknown:
-            return
-        found: Mapping[str, tuple[Attempt, ...]] = await in_thread(
-            self._ledger.attempts_of, unknown
-        )
-        for flow_run_id, attempts in found.items():
-            taken = [a for a in attempts if a.has_run]
-            if taken:
-                self.stories[flow_run_id] = taken[-1].end_message or ""

@@ -161,7 +161,7 @@ class Publisher:
         self,
         explanations: Sequence[Explanation],
         demands: Mapping[str, Demand],
-        stories: Mapping[str, str],
+        last_ends: Mapping[str, str],
         now: datetime,
         *,
         limit: int,
@@ -172,7 +172,7 @@ class Publisher:
         Args:
             explanations: Of the runs that wait, the head of the queue first.
             demands: The runs, by flow run id.
-            stories: Why the last attempt ended, of those that had one.
+            last_ends: Why the last attempt ended, of those that had one.
             now: Aware.
             limit: How many runs may be written to.
             is_held: Has this run an attempt by now? It waits no longer.
@@ -198,7 +198,7 @@ class Publisher:
                 explanation.workload_id, flow_run.name, "shown why it waits", now
             ):
                 await self._write_state(
-                    demands[explanation.workload_id], explanation, stories, is_held
+                    demands[explanation.workload_id], explanation, last_ends, is_held
                 )
             written += 1
 
@@ -289,7 +289,7 @@ class Publisher:
         self,
         demand: Demand,
         explanation: Explanation,
-        stories: Mapping[str, str],
+        last_ends: Mapping[str, str],
         is_held: Callable[[str], bool],
     ) -> None:
         flow_run = demand.flow_run
@@ -301,12 +301,12 @@ class Publisher:
         why = f"{explanation.summary} {explanation.resolution}"
         shown = why if name == explanation.reason else f"{explanation.reason}: {why}"
         shown = " ".join(filter(None, (shown, outlook(explanation))))
-        story = stories.get(explanation.workload_id)
+        last_end = last_ends.get(explanation.workload_id)
         state: State[Any] = Scheduled(
             # With another time the run would lose its place in the queue.
             scheduled_time=flow_run.next_scheduled_start_time,
             name=name,
-            message=f"{story} {shown}" if story else shown,
+            message=f"{last_end} {shown}" if last_end else shown,
         )
         # The next cycle and every start wait for this turn: only what they depend on is in it.
         async with self._turn:

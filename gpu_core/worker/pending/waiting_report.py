@@ -9,8 +9,8 @@ from gpu_core.decisions.costs.reports.holders_table import HoldersTableEntry, ho
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.quota.budget_alerts import due_alerts
 from gpu_core.decisions.scheduling.plan.plan import Plan
+from gpu_core.worker.attempts.last_ends import LastEnds
 from gpu_core.worker.attempts.registry import AttemptRegistry
-from gpu_core.worker.attempts.settler import Settler
 from gpu_core.worker.operations.metrics import WorkerMetrics
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.pending.demand import Demand
@@ -18,6 +18,7 @@ from gpu_core.worker.pending.forecasts import Forecasts
 from gpu_core.worker.pending.history import History
 from gpu_core.worker.pending.publisher import Publisher
 from gpu_core.worker.pending.refusals import readable
+from gpu_core.worker.pending.scale_hints import ScaleHints
 from gpu_core.worker.watch.budgets import BudgetWatch
 from gpu_core.worker.watch.decision_log import DecisionLog
 from gpu_core.worker.watch.gpu_history import GpuHistory
@@ -35,41 +36,59 @@ class WaitingReport:
         policies: PolicySource,
         forecasts: Forecasts,
         decisions: DecisionLog,
-        settler: Settler,
+        last_ends: LastEnds,
         metrics: WorkerMetrics,
         team_costs: TeamCosts,
         gpu_history: GpuHistory,
         publisher: Publisher,
         history: History,
         budgets: BudgetWatch,
+        scale_hints: ScaleHints,
     ) -> None:
         self._attempts = attempts
         self._policies = policies
         self._forecasts = forecasts
         self._decisions = decisions
-        self._settler = settler
+        self._last_ends = last_ends
         self._metrics = metrics
         self._team_costs = team_costs
         self._gpu_history = gpu_history
         self._publisher = publisher
         self._history = history
         self._budgets = budgets
+        self._scale_hints = scale_hints
+        self._unpublished: tuple[Plan, Mapping[str, Demand]] | None = None
 
-    async def publish(
-        self, plan: Plan, demands: Mapping[str, Demand], *, is_complete: bool
-    ) -> None:
-        """Publish why the runs of this plan wait.
+    def note(self, plan: Plan, demands: Mapping[str, Demand]) -> None:
+        """A cycle is over: its plan is published in place of an earlier one.
 
         Args:
-            plan: The plan of the newest cycle.
+            plan: Its plan.
             demands: The runs that were pending, by id.
+        """
+        self._unpublished = plan, demands
+
+    @property
+    def has_news(self) -> bool:
+        """Has a plan been made of which nothing is published yet?"""
+        return self._unpublished is not None
+
+    async def publish(self, *, is_complete: bool) -> None:
+        """Publish why the runs of the newest plan wait, if that is not published yet.
+
+        Args:
             is_complete: Has the pool all nodes that it will ever have? What exceeds them has ended.
         """
+        if self._unpublished is None:
+            return
+        plan, demands = self._unpublished
+        self._unpublished = None
+        self._scale_hints.publish(plan.commands)
         now = datetime.now(UTC)
         waiting = self._waiting(plan, demands, now, is_complete=is_complete)
         self._decisions.waiting(waiting, now)
         await self._decisions.flush()
-        await self._settler.learn_stories(
+        await self._last_ends.learn(
             [
                 explanation.workload_id
                 for explanation in waiting
@@ -87,7 +106,7 @@ class WaitingReport:
         await self._publisher.waiting(
             waiting,
             demands,
-            self._settler.stories,
+            self._last_ends.messages,
             now,
             limit=self._policies.current().waiting.publish_per_cycle,
             is_held=lambda run: self._attempts.of_run(run) is not None,

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
 import anyio
+from anyio.abc import TaskGroup
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.mlflow.probe import MlflowUnreachable, is_server, probe_mlflow
@@ -206,3 +207,28 @@ def expect_answer(mlflow: MlflowAccess) -> None:
 def _name(error: Exception) -> str:
     """The error without its text, in which a server may repeat what it was sent."""
     return " ".join(filter(None, (type(error).__name__, getattr(error, "error_code", None))))
+
+
+def start_run_costs(
+    ledger: Ledger,
+    mlflow: MlflowAccess | None,
+    pool: str,
+    host: str,
+    show: ShowPages,
+    tasks: TaskGroup,
+) -> RunCosts | None:
+    """The writer of the costs of ended attempts, including those of an earlier worker.
+
+    Args:
+        ledger: Which costs are unlogged.
+        mlflow: Where they are logged; None: nowhere, and nothing is started.
+        pool: Of the worker.
+        host: Of the worker.
+        show: Shows the attempts of a run on its page.
+        tasks: Where the writer runs.
+    """
+    if mlflow is None:
+        return None
+    costs = RunCosts(ledger, mlflow, pool, host, show)
+    tasks.start_soon(costs.run)
+    return costs

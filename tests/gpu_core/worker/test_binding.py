@@ -119,7 +119,7 @@ def test_two_that_end_between_two_cycles_have_different_gpus_of_the_node_they_we
                 all_settled.set()
 
         def binding(running, others, _policy):
-            assert pool.scheduler._nodes
+            assert pool.scheduler._nodes.seen
             if running.attempt.node == "n2":
                 return None
             taken = {gpu for o in others if o.attempt.node == "n2" for gpu in o.attempt.gpu_ids}
@@ -132,7 +132,7 @@ def test_two_that_end_between_two_cycles_have_different_gpus_of_the_node_they_we
             assert await pool.cycle() == set(runs)
             monkeypatch.setattr(pool.infrastructure, "binding", binding)
             monkeypatch.setattr(pool.infrastructure, "settled", note_settled)
-            pool.scheduler._nodes = ()
+            pool.scheduler._nodes.seen = ()
             pool.infrastructure.ended |= {a.attempt.attempt_id for a in pool.scheduler._attempts}
             pool.scheduler.settler.find_ended(set())
             with anyio.fail_after(240):

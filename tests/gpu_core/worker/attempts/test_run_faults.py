@@ -268,7 +268,7 @@ def test_no_run_gets_gpus_of_a_node_on_which_a_damaged_record_holds_some(tmp_pat
         prefect.submit(3, {})
         next_worker = OnePool(tmp_path, ledger, prefect, nodes)
         async with next_worker.scheduling():
-            return await next_worker.cycle(), next_worker.scheduler._nodes
+            return await next_worker.cycle(), next_worker.scheduler._nodes.seen
 
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
         admitted, seen = anyio.run(story, ledger)

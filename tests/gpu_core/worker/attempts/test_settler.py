@@ -28,6 +28,8 @@ from gpu_core.decisions.requests.runs.run_context import ATTEMPT_ID_VARIABLE
 from gpu_core.decisions.requests.runs.run_workload import RunLimits
 from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.testing.builders.attempts import admit, make_attempt, make_run
+from gpu_core.worker.attempts.closer import AttemptCloser
+from gpu_core.worker.attempts.last_ends import LastEnds
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_reader import RunReader
 from gpu_core.worker.attempts.settlement import Ending, Published
@@ -114,6 +116,7 @@ def while_the_api_is_away(tmp_path, ledger, running, act):
                 costs=None,
                 zombies=ZombieStateGuard(client),
                 outages=OutageWatch(client, tmp_path / "outages.json", None),
+                last_ends=LastEnds(ledger),
                 starts=StartsFirst(),
             )
             await act(settler, woken)
@@ -253,7 +256,7 @@ def test_the_next_worker_judges_an_end_by_what_the_last_one_saw(
     monkeypatch.setattr(
         "gpu_core.worker.attempts.settler.allow_another_attempt", lambda *_, **__: answer(None)
     )
-    monkeypatch.setattr(Settler, "_parent", lambda *_: answer(None))
+    monkeypatch.setattr(AttemptCloser, "_parent", lambda *_: answer(None))
 
     async def act(settler, _woken):
         settled = anyio.Event()
@@ -272,26 +275,6 @@ def test_the_next_worker_judges_an_end_by_what_the_last_one_saw(
         assert published == ["AwaitingRetry"]
         assert attempt.end_reason is EndReason.INTERRUPTED
     assert (attempt.gone_at, attempt.exit) == (None, None)
-
-
-def test_a_sampler_that_left_something_broken_keeps_no_end_from_being_settled(
-    tmp_path, ledger, running, monkeypatch, caplog
-):
-    """Whatever reading it raises."""
-
-    async def broken(*_arguments):
-        raise OSError("the disk is gone")
-
-    monkeypatch.setattr(ProcessInfrastructure, "gpu_summaries", broken)
-    monkeypatch.setattr(ProcessInfrastructure, "host_summary", broken)
-
-    async def act(settler, _woken):
-        assert await settler._gpu_summaries(running) == ()
-        assert await settler._host_summary(running) is None
-
-    while_the_api_is_away(tmp_path, ledger, running, act)
-    assert "What the GPUs of " in caplog.text
-    assert "took of its machine is unknown" in caplog.text
 
 
 def terminator_of(settler):

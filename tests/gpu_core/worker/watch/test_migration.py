@@ -18,7 +18,7 @@ from gpu_core.testing.builders.attempts import at, make_attempt, make_run, recor
 from gpu_core.testing.builders.workloads import make_node, make_policy, make_workload
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.state import AttemptState
-from gpu_core.worker.watch.spot import CapacityChanges
+from gpu_core.worker.watch.migration import MigrationWatch
 
 NODES = (
     make_node("s1", gpus=1, gpu_type="a10g", capacity_type="spot"),
@@ -56,7 +56,7 @@ def looks(ledger, taken, hours):
     """Whom the looks at these hours after noon find."""
     attempts = AttemptRegistry("gpus", "host-1", Path("unused"), ledger)
     attempts._open[taken.attempt.attempt_id] = taken
-    changes, availability = CapacityChanges(ledger, attempts), SpotAvailabilityTracker()
+    changes, availability = MigrationWatch(ledger, attempts), SpotAvailabilityTracker()
 
     def found_at(hour):
         def view():
@@ -116,5 +116,5 @@ def test_what_became_of_its_earlier_attempts_counts(ledger):
         },
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tests.gpu_core.worker.watch.test_spot.POLICY", once)
+        patch.setattr("tests.gpu_core.worker.watch.test_migration.POLICY", once)
         assert looks(ledger, running(), [1, 5]) == [[], []]

@@ -15,7 +15,7 @@ from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import Throttle
 
 
-class CapacityChanges:
+class MigrationWatch:
     """Evaluates running attempts again and again: prices change, spot comes back.
 
     Args:
