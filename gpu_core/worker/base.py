@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack, ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import anyio
@@ -23,23 +23,23 @@ from prefect.states import Pending
 from prefect.utilities.engine import propose_state
 from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerResult
 
-from gpu_core.adapters.ledger import Ledger, LedgerRefused
+from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.decisions.checks.prefect.api_address import check_api_address
-from gpu_core.decisions.checks.prefect.pool_commands import setup_command
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.requests.variables.compact_schema import compact_form
 from gpu_core.worker.attempts.job_configuration import configured
 from gpu_core.worker.attempts.run_log import describe_placement
 from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
 from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed, Refused
+from gpu_core.worker.operations.cycle_failures import CycleFailures
+from gpu_core.worker.operations.cycle_loop import CycleLoop
 from gpu_core.worker.operations.garbage import rare_garbage_collection
 from gpu_core.worker.operations.health import HealthMonitor, WorkerState
 from gpu_core.worker.operations.health_routes import serve_health, serve_metrics
 from gpu_core.worker.operations.json_lines import log_json_lines
 from gpu_core.worker.operations.metrics import WorkerMetrics
 from gpu_core.worker.operations.outage_errors import is_outage, is_unanswered, platform_failure
-from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import LastSaid
 from gpu_core.worker.prefect.batch_loader import BatchLoader
 from gpu_core.worker.prefect.bound_flows import enqueue, enqueue_again
@@ -52,22 +52,14 @@ from gpu_core.worker.startup.checks import (
     check_machine,
     check_pool,
     check_prefect,
-    is_pool_missing,
     read_settings,
     refusal_in,
 )
-from gpu_core.worker.startup.connections import Connections, read_connections
+from gpu_core.worker.startup.leadership import Leadership
 from gpu_core.worker.startup.secrecy import Secrets, hidden_in_logs, prefect_keys, secrets_of
-from gpu_core.worker.startup.state_folder import open_state_folder
 from gpu_core.worker.startup.stopping import stop_on_sigterm
+from gpu_core.worker.startup.stores import WorkerStores
 from gpu_core.worker.watch.policy import PolicySource
-
-# Between two cycles, however often something wakes them.
-_SHORTEST_REST_S = 0.1
-_LONGEST_REST_S = 1.0
-
-# How often ends are looked up while a cycle waits for an answer, where no event announces them.
-_RELEASE_S = 5.0
 
 # How long it may take to close what the worker holds: less than `LONGEST_STOP_S`.
 _RELEASE_RESOURCES_S = 5.0
@@ -85,28 +77,6 @@ if TYPE_CHECKING:
     _Mixin = BaseWorker[Any, Any, Any]
 else:
     _Mixin = object
-
-
-class Leadership(Protocol):
-    """Leader election: one acting worker for each pool and machine, or each pool and cluster."""
-
-    async def acquire(self) -> bool:
-        """Is this worker the acting one, from before and still? Tries to become it."""
-        ...
-
-    @property
-    def why_not(self) -> str:
-        """The known reason why it is not acting, as a clause."""
-        ...
-
-    @property
-    def is_standby(self) -> bool:
-        """Is it known that another one acts? False: the lock or lease does not answer."""
-        ...
-
-    async def release(self) -> None:
-        """Let another worker act."""
-        ...
 
 
 class Submitted(BaseWorkerResult):
@@ -144,9 +114,8 @@ class GpuWorker(_Mixin):
         self._leadership = self._new_leadership()
         self._scheduler: GpuScheduler | None = None
         self._scheduling: anyio.abc.TaskGroup | None = None
-        self._ledger: Ledger | None = None
-        self._connections: Connections | None = None
         self._secrets = Secrets()
+        self._stores = WorkerStores(self._gpu_settings, self._work_pool_name, self._secrets)
         self._tasks: anyio.abc.TaskGroup | None = None
         self._gpu_stack = AsyncExitStack()
         self._log_stack = ExitStack()
@@ -157,10 +126,11 @@ class GpuWorker(_Mixin):
         self._waiting = BatchLoader(
             lambda ids: read_flow_runs_by_id(self.client, ids, in_states=[StateType.SCHEDULED])
         )
-        self._woken = anyio.Event()
-        self._noticed = anyio.Event()
-        self._why_standby, self._why_waiting = LastSaid(), LastSaid()
-        self._cycle_failure = LastSaid()
+        self._loop = CycleLoop(
+            lambda: self.get_and_submit_flow_runs(), self._sleep_s, lambda: self._logger
+        )
+        self._why_standby = LastSaid()
+        self._failures = CycleFailures(self._work_pool_name, self.type, self._secrets.hidden)
         self._is_stopping = False
         # A flow that is bound to the pool makes a worker too, to submit with: it schedules nothing.
         self._is_started = False
@@ -261,7 +231,7 @@ class GpuWorker(_Mixin):
         self._tasks.start_soon(
             listen_to_run_events, lambda: self.work_pool.id, self._note_run_event, self._logger
         )
-        self._tasks.start_soon(self._cycle_when_woken)
+        self._tasks.start_soon(self._loop.run)
         self._tasks.start_soon(self._release_while_cycle_waits)
 
     async def _setup_cancellation_observer(self) -> None:
@@ -285,9 +255,7 @@ class GpuWorker(_Mixin):
 
     async def _release_resources(self) -> None:
         await self._stop_scheduling()
-        if self._ledger is not None:
-            self._ledger.close()
-            self._ledger = None
+        self._stores.close()
         await self._leadership.release()
 
     def is_worker_still_polling(self, query_interval_seconds: float) -> bool:  # noqa: ARG002
@@ -443,7 +411,7 @@ class GpuWorker(_Mixin):
                 self._note_standby()
                 return []
             found = await scheduler.cycle(self._template, self._submitting)
-            self._cycle_failure.forget()
+            self._failures.note_success()
             self._health.note_cycle(WorkerState.ACTING)
             return found
         except CannotStart:
@@ -451,36 +419,13 @@ class GpuWorker(_Mixin):
         except Exception as error:
             state = WorkerState.WAITING if is_outage(error) else WorkerState.FAILING
             self._health.note_cycle(state, self._secrets.hidden(f"{type(error).__name__}: {error}"))
-            self._say_failed(error)
+            is_scheduling = self._scheduler is not None
+            self._failures.note(error, self._logger, is_scheduling=is_scheduling)
             return []
 
     def _note_standby(self) -> None:
         state = WorkerState.STANDBY if self._leadership.is_standby else WorkerState.WAITING
         self._health.note_cycle(state, self._secrets.hidden(self._leadership.why_not))
-
-    def _say_failed(self, error: Exception) -> None:
-        if self._scheduler is not None or not is_outage(error):
-            self._say_cycle_failed(error)
-            return
-        text = self._secrets.hidden(str(error))
-        if self._why_waiting.is_news(text):
-            self._logger.warning("The worker cannot schedule yet and tries again: %s", text)
-
-    def _say_cycle_failed(self, error: Exception) -> None:
-        """Once, however many cycles fail for the same reason."""
-        if not self._cycle_failure.is_news(f"{type(error).__name__}: {error}"):
-            self._logger.debug("This cycle failed like the one before", exc_info=error)
-        elif is_pool_missing(error, self._work_pool_name):
-            self._logger.error(
-                "Work pool %r is not there any more: nothing new starts until `%s` makes it again",
-                self._work_pool_name,
-                setup_command(self._work_pool_name, self.type),
-            )
-        else:
-            self._logger.error(
-                "This cycle failed; the next one starts afresh, and is silent if it fails alike",
-                exc_info=error,
-            )
 
     async def run(
         self,
@@ -561,7 +506,7 @@ class GpuWorker(_Mixin):
         return self._scheduler
 
     async def _start_scheduling(self, tasks: anyio.abc.TaskGroup) -> None:
-        connections = await self._read_connections()
+        connections = await self._stores.connect(self.client)
         ledger = await self._opened_ledger()
         policies = self._policies or PolicySource(self._gpu_settings.policy_path)
         scheduling: anyio.abc.TaskGroup = await tasks.start(_hold_tasks)
@@ -586,33 +531,12 @@ class GpuWorker(_Mixin):
             scheduling.cancel_scope.cancel()
             raise
         self._scheduler, self._scheduling = scheduler, scheduling
-        self._why_waiting.forget()
+        self._failures.note_scheduling()
         self._logger.info("Scheduling %s", scheduler.describe())
-
-    async def _read_connections(self) -> Connections:
-        await in_thread(open_state_folder, self._state_dir)
-        connections = await read_connections(
-            self.client, self._gpu_settings, self._state_dir, self._work_pool_name
-        )
-        self._connections = connections
-        self._secrets.add(connections.secrets())
-        return connections
 
     async def _opened_ledger(self) -> Ledger:
         """The pool's ledger, opened when it is asked for first."""
-        if self._ledger is None:
-            connections = self._connections or await self._read_connections()
-            self._ledger = await self._open_ledger(connections.ledger_url)
-        return self._ledger
-
-    async def _open_ledger(self, url: str) -> Ledger:
-        """Open the ledger; what a person must change first ends the worker."""
-        try:
-            return await in_thread(Ledger.open, url)
-        except (InvalidInput, LedgerRefused) as error:
-            raise CannotStart(
-                f"{error}; correct PREFECT_INTEGRATIONS_GPU_LEDGER_URL or the block of the ledger"
-            ) from error
+        return await self._stores.ledger(self.client)
 
     async def _stop_scheduling(self) -> None:
         """Stop deciding and carrying out; runs continue, for the next acting worker."""
@@ -645,38 +569,15 @@ class GpuWorker(_Mixin):
     # -- waking up -------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        self._woken.set()
-        self._noticed.set()
-
-    async def _cycle_when_woken(self) -> None:
-        while True:
-            with anyio.move_on_after(self._sleep_s()):
-                await self._woken.wait()
-            self._woken = anyio.Event()
-            began_s = anyio.current_time()
-            try:
-                await self.get_and_submit_flow_runs()
-            except CannotStart:
-                raise
-            except Exception:
-                self._logger.exception("This cycle failed; the next one starts afresh")
-            # Each of a hundred starts wakes the cycle: one serves all events meanwhile.
-            await anyio.sleep(_rest_s(anyio.current_time() - began_s))
+        self._loop.wake()
 
     async def _release_while_cycle_waits(self) -> None:
-        """Notice ends also while a cycle waits: a request may take minutes in an outage."""
-        while True:
-            with anyio.move_on_after(_RELEASE_S):
-                await self._noticed.wait()
-            self._noticed = anyio.Event()
-            if self._scheduler is not None and self._pass.locked():
-                try:
-                    self._scheduler.release_ended(self._submitting)
-                except Exception:
-                    self._logger.exception(
-                        "The search for ended attempts failed; the next cycle repeats it"
-                    )
-            await anyio.sleep(_SHORTEST_REST_S)
+        """Notice ends also while a cycle waits for an answer."""
+        await self._loop.release_while_cycle_waits(self._pass.locked, self._release_ended)
+
+    def _release_ended(self) -> None:
+        if self._scheduler is not None:
+            self._scheduler.release_ended(self._submitting)
 
     def _sleep_s(self) -> float:
         """Until the next run that is known becomes due; Prefect's own polling is the safety net."""
@@ -695,11 +596,6 @@ class GpuWorker(_Mixin):
         if state == "Cancelling" and self._scheduler is not None:
             self._scheduler.terminator.poll_cancellations_soon()
         self._wake()
-
-
-def _rest_s(took_s: float) -> float:
-    """How long does the next cycle wait after one that took so long? It leaves time for starts."""
-    return min(max(_SHORTEST_REST_S, 2 * took_s), _LONGEST_REST_S)
 
 
 async def _hold_tasks(

@@ -23,7 +23,7 @@ from gpu_core.decisions.kubernetes.manifests.prefect_secrets import (
 from gpu_core.decisions.kubernetes.variables.prefect_fields import without_fields_not_offered
 from gpu_core.decisions.policy.kubernetes import SecretReference
 from gpu_core.decisions.requests.variables.env_variable import variable_defaults
-from gpu_core.worker.base import GpuWorker, Leadership
+from gpu_core.worker.base import GpuWorker
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
 from gpu_core.worker.kubernetes.leadership.leadership import ClusterLeadership, LedPool
@@ -33,6 +33,7 @@ from gpu_core.worker.kubernetes.variables import (
 )
 from gpu_core.worker.operations.throttle import LastSaid
 from gpu_core.worker.startup.checks import CannotStart
+from gpu_core.worker.startup.leadership import Leadership
 from gpu_core.worker.watch.policy import PolicySource
 
 _DEFAULT_NAMESPACE = "default"
@@ -150,7 +151,8 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
         return infrastructure
 
     def _warn_of_missing_secrets(self, in_secrets: Collection[str]) -> None:
-        mlflow = None if self._connections is None else self._connections.mlflow
+        connections = self._stores.connections
+        mlflow = None if connections is None else connections.mlflow
         for name in () if mlflow is None else missing_secrets(mlflow, in_secrets):
             self._logger.warning(
                 "Runs do not get %s, which the worker has: name a Secret that has it in the "

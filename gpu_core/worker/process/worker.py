@@ -3,7 +3,7 @@
 import anyio.abc
 from prefect.workers.base import BaseWorker
 
-from gpu_core.worker.base import GpuWorker, Leadership, Submitted
+from gpu_core.worker.base import GpuWorker, Submitted
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.process.file_lock import FileLock
@@ -12,6 +12,7 @@ from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.process.leadership import MachineLeadership
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration, GpuProcessVariables
 from gpu_core.worker.settings import file_name
+from gpu_core.worker.startup.leadership import Leadership
 from gpu_core.worker.watch.policy import PolicySource
 
 

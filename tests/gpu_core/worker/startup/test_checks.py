@@ -1,20 +1,17 @@
 """What keeps a worker from starting: all that a person must change, in the words of that person."""
 
 import errno
-import logging
 import os
 import tempfile
 from types import SimpleNamespace
 
 import anyio
-import httpx
 import pytest
 from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.files.policy_file import load_policy
-from gpu_core.adapters.ledger import Ledger, LedgerError, LedgerRefused
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.worker import GpuKubernetesWorker, GpuProcessWorker
+from gpu_core.worker import GpuKubernetesWorker
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.checks import (
     CannotStart,
@@ -170,62 +167,6 @@ def test_a_refusal_is_found_in_what_task_groups_raise():
     assert refusal_in(nested) is refusal
     assert refusal_in(ExceptionGroup("a", [ValueError()])) is None
     assert refusal_in(KeyboardInterrupt()) is None
-
-
-def test_what_is_away_is_said_once_until_it_is_back(caplog):
-    """Not with a traceback in each cycle."""
-    worker = GpuProcessWorker(work_pool_name="gpu")
-    worker._logger = logging.getLogger("prefect.gpu.test")
-    for _ in range(3):
-        worker._say_failed(LedgerError("cannot open the ledger: Connection refused"))
-    worker._say_failed(LedgerError("cannot open the ledger: no route"))
-    assert [record.exc_info for record in caplog.records] == [None, None]
-    worker._say_failed(LookupError("a mistake of ours"))
-    assert caplog.records[-1].exc_info is not None
-
-
-def answered(status, path):
-    request = httpx.Request("POST", f"http://127.0.0.1:4200/api{path}")
-    response = httpx.Response(status, request=request)
-    return httpx.HTTPStatusError("no", request=request, response=response)
-
-
-def test_a_pool_that_is_deleted_is_said_once_with_the_command_that_makes_it_again(caplog):
-    worker = GpuProcessWorker(work_pool_name="my gpus")
-    worker._logger = logging.getLogger("prefect.gpu.test")
-    for _ in range(3):
-        worker._say_failed(answered(404, "/work_pools/my%20gpus/get_scheduled_flow_runs"))
-    (record,) = caplog.records
-    assert record.exc_info is None
-    assert "'my gpus' is not there any more" in record.getMessage()
-    assert "prefect-gpu setup --pool 'my gpus' --type gpu-process" in record.getMessage()
-
-
-def test_cycles_that_fail_alike_are_said_once_and_again_after_one_that_did_not(caplog):
-    worker = GpuProcessWorker(work_pool_name="gpu")
-    worker._logger = logging.getLogger("prefect.gpu.test")
-    one, other = answered(404, "/work_pools/others/queues"), ValueError("two")
-    for error in (one, one, other, other, one):
-        worker._say_failed(error)
-    assert len(caplog.records) == 3
-    assert all(record.exc_info for record in caplog.records)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        pytest.param(LedgerRefused("cannot open the ledger: no password"), id="refused"),
-        pytest.param(InvalidInput("ledger url", "is not a database address"), id="no address"),
-    ],
-)
-def test_a_ledger_that_stays_closed_ends_the_worker(monkeypatch, error):
-    def refuse(_url):
-        raise error
-
-    monkeypatch.setattr(Ledger, "open", refuse)
-    worker = GpuProcessWorker(work_pool_name="gpu")
-    with pytest.raises(CannotStart, match="correct PREFECT_INTEGRATIONS_GPU_LEDGER_URL"):
-        anyio.run(worker._open_ledger, "sqlite:////x")
 
 
 def test_a_worker_without_a_cluster_ends(monkeypatch, tmp_path):

@@ -172,7 +172,7 @@ def test_a_pods_manifest_has_the_address_alone_and_the_policys_secret_the_rest(a
 
 def test_the_operator_reads_which_secrets_pods_lack(caplog):
     worker = GpuKubernetesWorker(work_pool_name="gpu")
-    worker._connections = connections(IN_FIELDS)
+    worker._stores.connections = connections(IN_FIELDS)
     worker._warn_of_missing_secrets(["MLFLOW_TRACKING_USERNAME"])
     (record,) = caplog.records
     assert "Runs do not get MLFLOW_TRACKING_PASSWORD" in record.getMessage()
