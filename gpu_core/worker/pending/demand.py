@@ -15,7 +15,7 @@ from prefect.workers.base import BaseVariables
 
 from gpu_core.decisions.checks.prefect.concurrency_limits import held_by_deployment
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.pydantic_errors import without_controls
+from gpu_core.decisions.model.plain_text import without_controls
 from gpu_core.decisions.model.workload import Hold, Workload, without_request
 from gpu_core.decisions.policy.policy import PREFECT_DEFAULT_QUEUE, Policy
 from gpu_core.decisions.requests.runs.run_workload import (

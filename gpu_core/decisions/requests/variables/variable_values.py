@@ -8,7 +8,8 @@ from pydantic import Field, StringConstraints, WithJsonSchema
 
 from gpu_core.decisions.checkpoints.store_address import parse_store_address
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.pydantic_errors import checked_text, parsed_by
+from gpu_core.decisions.model.plain_text import checked_text
+from gpu_core.decisions.model.pydantic_errors import parsed_by
 from gpu_core.decisions.model.units import parse_duration_s, require_plausible
 from gpu_core.decisions.requests.requirements.reading.job_request import JobRequest, job_of
 from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate

@@ -7,7 +7,7 @@ from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.policy.backfill import Backfill
 from gpu_core.decisions.scheduling.cycle.consolidation import movers_for
 from gpu_core.decisions.scheduling.cycle.plan_builder import PlanBuilder, assumed_s, or_forever
-from gpu_core.decisions.scheduling.plan import messages
+from gpu_core.decisions.scheduling.plan import messages, quota_messages
 from gpu_core.decisions.scheduling.plan.decision import (
     Decision,
     Explain,
@@ -169,7 +169,7 @@ class BlockedWorkloads:
         numbers = self._state.current.entitlements.quota_numbers(group.team, group.shape)
         return for_whole_group(
             partial(
-                messages.waiting_for_quota,
+                quota_messages.waiting_for_quota,
                 numbers=numbers,
                 is_kept_for_others=is_kept_for_others,
                 is_owed=helps,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.scheduling.cycle.blocked import BlockedWorkloads
 from gpu_core.decisions.scheduling.cycle.plan_builder import PlanBuilder, or_forever
-from gpu_core.decisions.scheduling.plan import messages
+from gpu_core.decisions.scheduling.plan import messages, quota_messages
 from gpu_core.decisions.scheduling.plan.decision import (
     Decision,
     Explain,
@@ -244,14 +244,14 @@ class Cycle:
         if not entitlements.could_ever(group.team, shape):
             numbers = entitlements.quota_numbers(group.team, shape)
             return for_whole_group(
-                partial(messages.exceeds_quota, numbers=numbers), is_queued=False
+                partial(quota_messages.exceeds_quota, numbers=numbers), is_queued=False
             )
         left_milli = entitlements.user_limit_left_milli(owner_of(workload))
         if left_milli is not None and shape.total_gpu_milli > left_milli:
             left_gpus = max(0, left_milli) // WHOLE_GPU_MILLI
             most_gpus = self._builder.policy.max_gpus_per_user(group.team) or 0
             return for_whole_group(
-                partial(messages.user_limit, left_gpus=left_gpus, most_gpus=most_gpus)
+                partial(quota_messages.user_limit, left_gpus=left_gpus, most_gpus=most_gpus)
             )
         return None
 
@@ -268,7 +268,7 @@ class Cycle:
             return None
         # The refusal that ends soonest: the next period may allow it.
         check = min(refusals, key=lambda c: (c.is_permanent, c.total))
-        return Decision(partial(messages.over_budget, check=check), True, is_queued=False)
+        return Decision(partial(quota_messages.over_budget, check=check), True, is_queued=False)
 
 
 def _after(cursor: _Cursor, shorter_than_s: float = math.inf) -> _Cursor | None:

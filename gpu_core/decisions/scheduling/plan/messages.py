@@ -1,25 +1,34 @@
 """Explanations why a workload waits, with numbers that its owner can act on."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from gpu_core.decisions.model.cluster import Allocation, Node, Placement
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.units import count
-from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Hold, Workload
+from gpu_core.decisions.model.workload import Hold, Workload
 from gpu_core.decisions.placement.diagnostics import NeverFits, NotPlaced
 from gpu_core.decisions.policy.scale import ScalePolicy
-from gpu_core.decisions.quota.budgets import BudgetCheck
 from gpu_core.decisions.scheduling.plan.decision import Explain
-
-_NAMES_SHOWN = 3
+from gpu_core.decisions.scheduling.plan.wording import (
+    NAMES_SHOWN,
+    gpus_text,
+    instant,
+    moment_text,
+    names_text,
+    wanted_text,
+)
 
 
 def starting(workload: Workload, placement: Placement, position: int = 0) -> Explanation:
     """It was admitted in this cycle."""
     nodes = [share.node for share in placement.shares]
-    on = f"on {_gpus(workload, placement.gpu_type)} of {_names(nodes)}" if nodes else "without GPUs"
+    on = (
+        f"on {gpus_text(workload, placement.gpu_type)} of {names_text(nodes)}"
+        if nodes
+        else "without GPUs"
+    )
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.STARTING,
@@ -86,75 +95,11 @@ def exceeds_max_gpus(workload: Workload, policy: ScalePolicy, position: int = 0)
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_GPUS,
-        summary=f"Waiting for {_wanted(workload)}: new nodes would exceed scale.max_gpus, "
+        summary=f"Waiting for {wanted_text(workload)}: new nodes would exceed scale.max_gpus, "
         f"{policy.max_gpus}.",
         resolution="It starts when other nodes are gone, or with a higher scale.max_gpus.",
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus, "max_gpus": policy.max_gpus},
-    )
-
-
-def exceeds_quota(workload: Workload, numbers: Mapping[str, int], position: int = 0) -> Explanation:
-    """Its team could not hold that many GPUs in an empty cluster."""
-    return Explanation(
-        workload_id=workload.workload_id,
-        reason=Reason.EXCEEDS_QUOTA,
-        summary=f"Needs {_gpus(workload)}: {_team(workload)} may have "
-        f"{numbers['most_gpus']} at most, with all that it can borrow.",
-        resolution="Ask for fewer GPUs, or for more quota or a higher borrowing limit.",
-        position=position,
-        numbers={"wanted_gpus": workload.shape.total_gpus, **numbers},
-    )
-
-
-def user_limit(workload: Workload, left_gpus: int, most_gpus: int, position: int) -> Explanation:
-    """Its user has as many GPUs as one user may have.
-
-    Args:
-        left_gpus: How many more the user may have now.
-        most_gpus: How many the user may have at once.
-    """
-    is_hopeless = workload.shape.total_gpu_milli > most_gpus * WHOLE_GPU_MILLI
-    return Explanation(
-        workload_id=workload.workload_id,
-        reason=Reason.USER_LIMIT,
-        summary=f"Needs {_gpus(workload)}: {_user(workload)} may have "
-        f"{count(left_gpus, 'GPU')} more at once.",
-        resolution=f"It never starts, as a user may have {most_gpus} at most. Ask for fewer GPUs, "
-        "or for a higher max_gpus_per_user."
-        if is_hopeless
-        else "It starts when other runs of this user have ended.",
-        position=position,
-        numbers={
-            "wanted_gpus": workload.shape.total_gpus,
-            "left_gpus": left_gpus,
-            "most_gpus": most_gpus,
-        },
-    )
-
-
-def over_budget(workload: Workload, check: BudgetCheck, position: int) -> Explanation:
-    """A budget refuses it."""
-    remedy = (
-        "Ask for less, for a shorter run, or for a larger budget."
-        if check.is_permanent
-        else "It starts in the next period, or when the budget is raised."
-    )
-    if check.is_assumed:
-        remedy += " A shorter expected_duration commits less."
-    return Explanation(
-        workload_id=workload.workload_id,
-        reason=Reason.BUDGET_EXCEEDED,
-        summary=f"{check.summary}.",
-        resolution=remedy,
-        position=position,
-        numbers={
-            "budget": check.budget.name,
-            "spent": check.spent,
-            "committed": check.committed,
-            "expected": check.expected,
-            "limit": check.budget.limit,
-        },
     )
 
 
@@ -163,48 +108,12 @@ def capacity_closed(workload: Workload, position: int) -> Explanation:
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.CAPACITY_CLOSED,
-        summary=f"Waiting for {_wanted(workload)}: a maintenance window or advance "
+        summary=f"Waiting for {wanted_text(workload)}: a maintenance window or advance "
         "reservation closes the free ones before it would end.",
         resolution="It starts after that, on other GPUs, or earlier if it states a shorter "
         "expected_duration.",
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus},
-    )
-
-
-def waiting_for_quota(
-    workload: Workload,
-    numbers: Mapping[str, int],
-    *,
-    is_kept_for_others: bool = False,
-    is_owed: bool = True,
-    position: int,
-) -> Explanation:
-    """Its team has used up its quota, with what it can borrow.
-
-    Args:
-        numbers: As `Entitlements.quota_numbers`.
-        is_kept_for_others: Enough is left, and kept for a workload ahead.
-        is_owed: It would have enough if no other team borrowed.
-    """
-    if is_kept_for_others:
-        helps = "What is left is kept for a run ahead that needs more; it starts after that run."
-    elif is_owed:
-        helps = "It starts when runs of its team end, or when other teams return borrowed GPUs."
-    else:
-        helps = (
-            "It starts when runs of its team end; others return none: ask for more quota, or for "
-            "fewer GPUs."
-        )
-    return Explanation(
-        workload_id=workload.workload_id,
-        reason=Reason.WAITING_FOR_QUOTA,
-        summary=f"Waiting for quota: {_team(workload)} holds "
-        f"{count(numbers['held_gpus'], 'GPU')} and may take {numbers['left_gpus']} more now; "
-        f"this run needs {workload.shape.total_gpus}.",
-        resolution=helps,
-        position=position,
-        numbers={"wanted_gpus": workload.shape.total_gpus, **numbers},
     )
 
 
@@ -226,7 +135,7 @@ def backfill_would_delay(workload: Workload, position: int) -> Explanation:
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.RESERVED_AHEAD,
-        summary=f"Waiting for {_wanted(workload)}: free ones are reserved for a run ahead, and "
+        summary=f"Waiting for {wanted_text(workload)}: free ones are reserved for a run ahead, and "
         f"this one {end}.",
         resolution="It starts after that run, or earlier if it states a shorter expected_duration.",
         position=position,
@@ -252,18 +161,18 @@ def waiting_for_victims(
     """
     names = sorted(name for name, _ in awaited)
     coming = sum(gpus for _, gpus in awaited)
-    latest = _instant(latest_s)
-    by = f" by {_moment(latest, now_s)}" if latest else ""
+    latest = instant(latest_s)
+    by = f" by {moment_text(latest, now_s)}" if latest else ""
     if latest_s is not None and latest_s < now_s:
         # A promise in the past is none: its process does not end, for example on a lost node.
         latest, by = (
             None,
-            f", overdue since {_moment(datetime.fromtimestamp(latest_s, UTC), now_s)}",
+            f", overdue since {moment_text(datetime.fromtimestamp(latest_s, UTC), now_s)}",
         )
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_VICTIMS,
-        summary=f"Waiting for {_wanted(workload)}: {_names(names)} "
+        summary=f"Waiting for {wanted_text(workload)}: {names_text(names)} "
         f"{'releases' if len(names) == 1 else 'release'} {count(coming, 'GPU')}{by}.",
         resolution="It starts when those runs have saved their progress and ended."
         if is_certain
@@ -292,7 +201,7 @@ def min_runtime_protects(
         repaying: How many have worked for a shorter time than their preemptions have cost.
     """
     possible_from = datetime.fromtimestamp(possible_from_s, UTC)
-    until = _moment(possible_from, now_s)
+    until = moment_text(possible_from, now_s)
     if starting == len(protected) == 1:
         why = f"it is protected until it starts, at the latest until {until}"
     elif starting == len(protected):
@@ -312,11 +221,11 @@ def min_runtime_protects(
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.MIN_RUNTIME_PROTECTS,
-        summary=f"Waiting for {_wanted(workload)}: {_names(protected)} may be preempted "
+        summary=f"Waiting for {wanted_text(workload)}: {names_text(protected)} may be preempted "
         f"for it, but {why}.",
         resolution="Then it preempts them, unless enough GPUs become free earlier.",
         position=position,
-        expected_start_at=_instant(starts_s),
+        expected_start_at=instant(starts_s),
         numbers={
             "wanted_gpus": workload.shape.total_gpus,
             "protected_runs": len(protected),
@@ -389,10 +298,10 @@ def waiting_for_gpus(
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_GPUS,
-        summary=f"Waiting for {_wanted(workload)}: {', '.join(parts)}.",
+        summary=f"Waiting for {wanted_text(workload)}: {', '.join(parts)}.",
         resolution=_what_frees(not_placed.withheld, needs_repair=needs_repair),
         position=position,
-        expected_start_at=_instant(starts_s),
+        expected_start_at=instant(starts_s),
         numbers={
             "wanted_gpus": workload.shape.total_gpus,
             "free_gpus": not_placed.free_gpus,
@@ -430,7 +339,7 @@ def behind_others(
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.BEHIND_OTHERS,
-        summary=f"Waiting for {_wanted(workload)} behind {_names(ahead, ahead_count)}.",
+        summary=f"Waiting for {wanted_text(workload)} behind {names_text(ahead, ahead_count)}.",
         resolution="It starts after them, or on GPUs that none of them can use.",
         position=position,
         numbers={
@@ -453,20 +362,6 @@ def holders_on(names: Collection[str], running: Sequence[Allocation]) -> list[tu
     return sorted((c for c in counts if c[1]), key=lambda c: (-c[1], c[0]))
 
 
-def _wanted(workload: Workload) -> str:
-    if workload.shape.nodes > 1:
-        return f"{workload.shape.nodes} nodes with {_gpus(workload)} each"
-    return f"{_gpus(workload)} on one node" if workload.shape.gpu_count > 1 else _gpus(workload)
-
-
-def _gpus(workload: Workload, gpu_type: str | None = None) -> str:
-    kind = gpu_type or " or ".join(workload.shape.gpu_types)
-    capacity = f" ({workload.shape.capacity_type})" if workload.shape.capacity_type else ""
-    memory = f" with {workload.shape.gpu_memory_gib} GiB" if workload.shape.gpu_memory_gib else ""
-    any_type = f"{count(workload.shape.gpu_count, 'GPU')} of any type"
-    return f"{f'{workload.shape.gpu_count} × {kind}' if kind else any_type}{memory}{capacity}"
-
-
 def _free(not_placed: NotPlaced, workload: Workload) -> str:
     verb = "is" if not_placed.free_gpus == 1 else "are"
     free = f"{not_placed.free_gpus} of {not_placed.usable_gpus} {verb} free"
@@ -477,36 +372,9 @@ def _free(not_placed: NotPlaced, workload: Workload) -> str:
 
 
 def _holding(holders: Sequence[tuple[str, int]]) -> str:
-    shown = [f"{name!r} holds {gpus}" for name, gpus in holders[:_NAMES_SHOWN]]
-    rest = holders[_NAMES_SHOWN:]
+    shown = [f"{name!r} holds {gpus}" for name, gpus in holders[:NAMES_SHOWN]]
+    rest = holders[NAMES_SHOWN:]
     if rest:
         held = sum(gpus for _, gpus in rest)
         shown.append(f"{len(rest)} {'other holds' if len(rest) == 1 else 'others hold'} {held}")
     return ", ".join(shown)
-
-
-def _names(names: Sequence[str], count: int | None = None) -> str:
-    """`'a', 'b', 'c' and 3 others`"""
-    shown = [repr(name) for name in names[:_NAMES_SHOWN]]
-    others = (len(names) if count is None else count) - len(shown)
-    if others:
-        return f"{', '.join(shown)} and {others} other{'s' if others > 1 else ''}"
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
-def _team(workload: Workload) -> str:
-    return f"team {workload.team!r}" if workload.team else "a run without a team"
-
-
-def _user(workload: Workload) -> str:
-    return f"user {workload.user!r}" if workload.user else "a run without a user"
-
-
-def _instant(moment_s: float | None) -> datetime | None:
-    return None if moment_s is None else datetime.fromtimestamp(moment_s, UTC)
-
-
-def _moment(moment: datetime, now_s: float) -> str:
-    now = datetime.fromtimestamp(now_s, UTC)
-    day = "" if moment.date() == now.date() else f"{moment:%Y-%m-%d} "
-    return f"{day}{moment:%H:%M:%S} UTC"

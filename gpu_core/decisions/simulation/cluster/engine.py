@@ -1,13 +1,13 @@
 """The event loop: a virtual clock that drives the same planner as the worker."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from itertools import count
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import ON_DEMAND, Allocation, Node, PastUsage, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import RunTime, Shape, Workload
@@ -15,9 +15,9 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.fair_share import UsageMeter
 from gpu_core.decisions.scheduling.plan.plan import Admit, Plan, Preempt
 from gpu_core.decisions.simulation.cluster.attempts import attempt_record
+from gpu_core.decisions.simulation.cluster.life import JobLife, SpentTime
 from gpu_core.decisions.simulation.cluster.nodes import Nodes
-from gpu_core.decisions.simulation.cluster.outcomes import Held, JobOutcome, Simulation
-from gpu_core.decisions.simulation.cluster.progress import attempt_s, progress
+from gpu_core.decisions.simulation.cluster.outcomes import Simulation
 from gpu_core.decisions.simulation.cluster.run_time_oracle import RunTimeOracle
 from gpu_core.decisions.simulation.cluster.trace import NodeEvent, Trace, TraceJob
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
@@ -108,44 +108,6 @@ def simulate(
     return _Replay(trace, scheduler, run_times, options or SimulationOptions()).run()
 
 
-class _Spent(NamedTuple):
-    """The part of an attempt's time that did no work that counts."""
-
-    lost_s: float
-    stalled_s: float
-    stopped_s: float
-    """The moment at which it stopped working. The time for which it holds its GPUs after it is
-    lost, too."""
-
-
-@dataclass(slots=True)
-class _Life:
-    """A job on its way through the replay."""
-
-    job: TraceJob
-    workload: Workload
-    left_s: float
-    run_time: RunTime | None
-    attempt: int = 0
-    started_s: float = 0.0
-    begins_s: float = 0.0
-    """The moment at which the attempt begins to work: its nodes are there, and it has restarted."""
-    nodes_came_s: float = 0.0
-    zone: str | None = None
-    """The zone of the attempt's first node; None: not stated."""
-    spent: _Spent | None = None
-    """Of the attempt that is draining; None: it is not."""
-    allocation: Allocation | None = None
-    finished_s: float | None = None
-    preemptions: int = 0
-    was_preempted: bool = False
-    """Its last attempt that is over ended so: the next restart is a cost of it."""
-    interruptions: int = 0
-    attempts: list[Held] = field(default_factory=list)
-    earlier: list[Attempt] = field(default_factory=list)
-    """The same as the ledger would have them."""
-
-
 # What happens at one moment, in this order. Arrivals and node events have lists of their own.
 _FINISH, _DRAINED, _WAKE, _NODE_COMES, _NODE_GOES = range(5)
 
@@ -176,8 +138,8 @@ class _Replay:
             idle_s=options.node_idle_s,
             max_gpus=options.max_gpus,
         )
-        self._lives: dict[str, _Life] = {}
-        self._running: dict[str, _Life] = {}
+        self._lives: dict[str, JobLife] = {}
+        self._running: dict[str, JobLife] = {}
         self._waiting: set[str] = set()
         self._preemptors: set[str] = set()
         self._timers: list[tuple[float, int, int, str, int]] = []
@@ -197,7 +159,7 @@ class _Replay:
             self._change_nodes(now_s)
             self._admit_arrivals(now_s)
             self._plan(now_s)
-        outcomes = {life.job.job_id: _outcome(life) for life in self._lives.values()}
+        outcomes = {life.job.job_id: life.outcome for life in self._lives.values()}
         return Simulation(
             outcomes=tuple(outcomes[job.job_id] for job in self._trace.jobs),
             cycles=self._cycles,
@@ -226,19 +188,19 @@ class _Replay:
             elif kind != _WAKE:
                 self._end_attempt(self._lives[about], kind, attempt, now_s)
 
-    def _end_attempt(self, life: _Life, kind: int, attempt: int, now_s: float) -> None:
+    def _end_attempt(self, life: JobLife, kind: int, attempt: int, now_s: float) -> None:
         if life.attempt != attempt or life.allocation is None:
             return
         if kind == _DRAINED:
-            self._leave(life, now_s, self._stop(life, now_s))
+            self._leave(life, now_s, life.stop(now_s))
             self._wait(life)
         elif life.spent is None:
             self._finish(life, now_s)
 
-    def _finish(self, life: _Life, now_s: float) -> None:
+    def _finish(self, life: JobLife, now_s: float) -> None:
         job = life.job
-        stalled_s = _works_s(life) - life.left_s
-        self._leave(life, now_s, _Spent(life.begins_s - life.started_s, stalled_s, now_s))
+        stalled_s = life.works_s - life.left_s
+        self._leave(life, now_s, SpentTime(life.begins_s - life.started_s, stalled_s, now_s))
         life.left_s = 0.0
         life.finished_s = now_s
         self._run_times.observe(job, job.duration_s)
@@ -258,11 +220,11 @@ class _Replay:
         interrupted = [
             (life, notice_s)
             for life in self._running.values()
-            if (notice_s := _notice_s(life, gone)) is not None
+            if (notice_s := life.notice_s(gone)) is not None
         ]
         for life, notice_s in interrupted:
             life.interruptions += 1
-            spent = self._stop(life, now_s, notice_s)
+            spent = life.stop(now_s, notice_s)
             self._leave(life, now_s, spent, was_interrupted=True)
         for life, _ in interrupted:
             self._wait(life)
@@ -336,11 +298,11 @@ class _Replay:
             # The planner's last resort is the id: numbered so, the order of the file decides.
             workload_id = f"{self._next_arrival:09}"
             workload = _workload(workload_id, job, run_time, self._options)
-            life = _Life(job, workload, job.duration_s, run_time)
+            life = JobLife(job, workload, job.duration_s, run_time)
             self._lives[workload_id] = life
             self._wait(life)
 
-    def _wait(self, life: _Life) -> None:
+    def _wait(self, life: JobLife) -> None:
         # What the last attempt was placed on is no choice for the next one.
         shape = life.workload.shape._replace(capacity_type=life.job.capacity_type)
         life.workload = replace(life.workload, shape=shape)
@@ -415,7 +377,7 @@ class _Replay:
         self._scheduler.allocate(life.allocation)
         if self._meter is not None:
             self._meter.start((job.team, job.user), job.total_gpus, now_s)
-        self._set_timer(life.begins_s + _works_s(life), _FINISH, workload_id, life.attempt)
+        self._set_timer(life.begins_s + life.works_s, _FINISH, workload_id, life.attempt)
         if ready_s > now_s:
             for share in placement.shares:
                 self._set_timer(ready_s, _NODE_COMES, share.node)
@@ -423,9 +385,9 @@ class _Replay:
         if protected_s and job.is_preemptible:
             self._set_timer(now_s + protected_s, _WAKE)
 
-    def _give_way(self, life: _Life, for_id: str | None, now_s: float) -> None:
+    def _give_way(self, life: JobLife, for_id: str | None, now_s: float) -> None:
         """Give notice; the job waits again when its grace is over."""
-        spent = self._stop(life, now_s)
+        spent = life.stop(now_s)
         grace_s = self._options.grace_s
         if not grace_s:
             self._leave(life, now_s, spent)
@@ -442,36 +404,14 @@ class _Replay:
         self._scheduler.allocate(life.allocation)
         self._set_timer(now_s + grace_s, _DRAINED, life.workload.workload_id, life.attempt)
 
-    def _stop(self, life: _Life, now_s: float, notice_s: float = 0.0) -> _Spent:
-        """End an attempt's work: what is saved counts."""
-        if life.spent is not None:
-            return life.spent
-        job = life.job
-        reached = progress(
-            now_s - life.begins_s, job.checkpoint_interval_s, job.checkpoint_stall_s, notice_s
-        )
-        life.left_s -= reached.saved_s
-        begun_s = min(now_s, life.begins_s) - life.started_s
-        return _Spent(begun_s + reached.lost_s, reached.stalled_s, now_s)
-
     def _leave(
-        self, life: _Life, now_s: float, spent: _Spent, *, was_interrupted: bool = False
+        self, life: JobLife, now_s: float, spent: SpentTime, *, was_interrupted: bool = False
     ) -> None:
         """Release an attempt's GPUs."""
         job = life.job
         assert life.allocation is not None  # noqa: S101 - only who holds GPUs leaves
         placement = life.allocation.placement
-        life.attempts.append(
-            Held(
-                life.started_s,
-                now_s,
-                spent.lost_s + now_s - spent.stopped_s,
-                placement.flavor,
-                spent.stalled_s,
-                was_interrupted,
-                min(now_s, life.nodes_came_s) - life.started_s,
-            )
-        )
+        life.end_attempt(now_s, spent, was_interrupted=was_interrupted)
         if self._options.capacity_policy is not None:
             reason = EndReason.INTERRUPTED if was_interrupted else EndReason.PREEMPTED
             attempt = attempt_record(life.allocation, life.zone, _moment(now_s), reason)
@@ -484,37 +424,6 @@ class _Replay:
         self._scheduler.release(life.workload.workload_id)
         if self._meter is not None:
             self._meter.stop((job.team, job.user), job.total_gpus, now_s)
-        saved_s = job.duration_s - life.left_s
-        restart_s = max(0.0, min(now_s, life.begins_s) - life.started_s)
-        cost_s = life.workload.preemption_cost_s
-        if cost_s is not None and life.was_preempted:
-            cost_s += restart_s
-        life.was_preempted = not was_interrupted
-        if life.was_preempted:
-            cost_s = (cost_s or 0.0) + life.attempts[-1].lost_s - restart_s
-        life.workload = replace(
-            life.workload,
-            preemption_cost_s=cost_s,
-            attained_gpu_s=life.workload.attained_gpu_s + (now_s - life.started_s) * job.total_gpus,
-            # The estimate less what is saved, never the truth: a scheduler that knows nothing
-            # of run times does not learn them from a preemption.
-            remaining_s=None
-            if life.run_time is None
-            else max(0.0, life.run_time.median_s - saved_s),
-        )
-
-
-def _works_s(life: _Life) -> float:
-    """How long will the attempt work, with its checkpoints?"""
-    job = life.job
-    return attempt_s(life.left_s, job.checkpoint_interval_s, job.checkpoint_stall_s)
-
-
-def _notice_s(life: _Life, gone: Mapping[str, float]) -> float | None:
-    """How long before did it get notice that a node of it goes? None: none goes."""
-    assert life.allocation is not None  # noqa: S101 - asked of those who run
-    shares = life.allocation.placement.shares
-    return min((gone[share.node] for share in shares if share.node in gone), default=None)
 
 
 def _moment(at_s: float) -> datetime:
@@ -554,14 +463,4 @@ def _workload(
         deadline_at=None if job.deadline_s is None else _moment(job.deadline_s),
         team=job.team,
         user=job.user,
-    )
-
-
-def _outcome(life: _Life) -> JobOutcome:
-    return JobOutcome(
-        job=life.job,
-        attempts=tuple(life.attempts),
-        finished_s=life.finished_s,
-        preemptions=life.preemptions,
-        interruptions=life.interruptions,
     )

@@ -6,7 +6,7 @@ import pytest
 
 from gpu_core.decisions.model import errors
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.pydantic_errors import without_controls
+from gpu_core.decisions.model.plain_text import without_controls
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.requests.variables.job_variables import GpuRequest, parse_request
 

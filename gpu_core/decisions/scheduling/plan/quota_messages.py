@@ -1,0 +1,117 @@
+"""Explanations why a quota, a limit of a user or a budget lets a workload wait."""
+
+from collections.abc import Mapping
+
+from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.decisions.model.units import count
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
+from gpu_core.decisions.quota.budgets import BudgetCheck
+from gpu_core.decisions.scheduling.plan.wording import gpus_text
+
+
+def exceeds_quota(workload: Workload, numbers: Mapping[str, int], position: int = 0) -> Explanation:
+    """Its team could not hold that many GPUs in an empty cluster."""
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.EXCEEDS_QUOTA,
+        summary=f"Needs {gpus_text(workload)}: {_team(workload)} may have "
+        f"{numbers['most_gpus']} at most, with all that it can borrow.",
+        resolution="Ask for fewer GPUs, or for more quota or a higher borrowing limit.",
+        position=position,
+        numbers={"wanted_gpus": workload.shape.total_gpus, **numbers},
+    )
+
+
+def user_limit(workload: Workload, left_gpus: int, most_gpus: int, position: int) -> Explanation:
+    """Its user has as many GPUs as one user may have.
+
+    Args:
+        left_gpus: How many more the user may have now.
+        most_gpus: How many the user may have at once.
+    """
+    is_hopeless = workload.shape.total_gpu_milli > most_gpus * WHOLE_GPU_MILLI
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.USER_LIMIT,
+        summary=f"Needs {gpus_text(workload)}: {_user(workload)} may have "
+        f"{count(left_gpus, 'GPU')} more at once.",
+        resolution=f"It never starts, as a user may have {most_gpus} at most. Ask for fewer GPUs, "
+        "or for a higher max_gpus_per_user."
+        if is_hopeless
+        else "It starts when other runs of this user have ended.",
+        position=position,
+        numbers={
+            "wanted_gpus": workload.shape.total_gpus,
+            "left_gpus": left_gpus,
+            "most_gpus": most_gpus,
+        },
+    )
+
+
+def over_budget(workload: Workload, check: BudgetCheck, position: int) -> Explanation:
+    """A budget refuses it."""
+    remedy = (
+        "Ask for less, for a shorter run, or for a larger budget."
+        if check.is_permanent
+        else "It starts in the next period, or when the budget is raised."
+    )
+    if check.is_assumed:
+        remedy += " A shorter expected_duration commits less."
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.BUDGET_EXCEEDED,
+        summary=f"{check.summary}.",
+        resolution=remedy,
+        position=position,
+        numbers={
+            "budget": check.budget.name,
+            "spent": check.spent,
+            "committed": check.committed,
+            "expected": check.expected,
+            "limit": check.budget.limit,
+        },
+    )
+
+
+def waiting_for_quota(
+    workload: Workload,
+    numbers: Mapping[str, int],
+    *,
+    is_kept_for_others: bool = False,
+    is_owed: bool = True,
+    position: int,
+) -> Explanation:
+    """Its team has used up its quota, with what it can borrow.
+
+    Args:
+        numbers: As `Entitlements.quota_numbers`.
+        is_kept_for_others: Enough is left, and kept for a workload ahead.
+        is_owed: It would have enough if no other team borrowed.
+    """
+    if is_kept_for_others:
+        helps = "What is left is kept for a run ahead that needs more; it starts after that run."
+    elif is_owed:
+        helps = "It starts when runs of its team end, or when other teams return borrowed GPUs."
+    else:
+        helps = (
+            "It starts when runs of its team end; others return none: ask for more quota, or for "
+            "fewer GPUs."
+        )
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.WAITING_FOR_QUOTA,
+        summary=f"Waiting for quota: {_team(workload)} holds "
+        f"{count(numbers['held_gpus'], 'GPU')} and may take {numbers['left_gpus']} more now; "
+        f"this run needs {workload.shape.total_gpus}.",
+        resolution=helps,
+        position=position,
+        numbers={"wanted_gpus": workload.shape.total_gpus, **numbers},
+    )
+
+
+def _team(workload: Workload) -> str:
+    return f"team {workload.team!r}" if workload.team else "a run without a team"
+
+
+def _user(workload: Workload) -> str:
+    return f"user {workload.user!r}" if workload.user else "a run without a user"
