@@ -9,16 +9,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 from gpu_core.adapters.host.pod_resources import PodResourcesError, read_gpu_pods
 from gpu_core.adapters.nvml import DiscoveredGpu, GpuDiscoveryError, GpuSampler, discover_gpus
 from gpu_core.adapters.nvml.driver import DriverReplacedError
+from gpu_core.adapters.nvml.sample_source import SampleSource
 from gpu_core.adapters.prometheus.server import MetricsServer
 from gpu_core.decisions.catalog.product_names import gpu_type_from_product_name
 from gpu_core.decisions.telemetry.metrics import MetricFamily
 from gpu_core.decisions.telemetry.node_metrics import GpuFacts, GpuPod, NodeFacts, node_metrics
-from gpu_core.decisions.telemetry.samples import GpuSample
 
 _log = logging.getLogger("prefect.gpu.exporter")
 
@@ -27,22 +26,6 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
 
 # Pods come and go within seconds, and a scrape is every 15 to 60 seconds.
 _PODS_EVERY_S = 10.0
-
-
-class Sampler(Protocol):
-    """A source of samples."""
-
-    def sample(self, now: datetime) -> tuple[GpuSample, ...]:
-        """What do the GPUs do?
-
-        Raises:
-            GpuDiscoveryError: The driver fails.
-        """
-        ...
-
-    def close(self) -> None:
-        """Release the driver."""
-        ...
 
 
 class NodeExporter:
@@ -60,7 +43,7 @@ class NodeExporter:
         self,
         interval_s: float,
         pods: Callable[[], tuple[GpuPod, ...]] | None = None,
-        sampler: Sampler | None = None,
+        sampler: SampleSource | None = None,
         node: str = "",
         discover: Callable[[], tuple[DiscoveredGpu, ...]] = lambda: discover_gpus({}),
     ) -> None:

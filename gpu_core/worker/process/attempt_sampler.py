@@ -14,13 +14,13 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 from gpu_core.adapters.files.activity_report import write_activity_report
 from gpu_core.adapters.files.gpu_report import write_gpu_report
 from gpu_core.adapters.host.process_load import HostUse, ProcessLoad
 from gpu_core.adapters.host.process_memory import memory_bytes
 from gpu_core.adapters.nvml.driver import GpuDiscoveryError
+from gpu_core.adapters.nvml.sample_source import SampleSource
 from gpu_core.adapters.nvml.sampler import GpuSampler
 from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.decisions.telemetry.activity import RunActivity
@@ -36,18 +36,6 @@ _PAUSE_S = 60.0
 _HOST_EVERY_S = 10.0
 
 
-class Source(Protocol):
-    """A source of samples."""
-
-    def sample(self, now: datetime) -> tuple[GpuSample, ...]:
-        """What do the GPUs do?
-
-        Raises:
-            GpuDiscoveryError: The driver fails.
-        """
-        ...
-
-
 class _VirtualGpus:
     """Makes samples of virtual GPUs up from the processor time of the launcher's descendants."""
 
@@ -57,6 +45,9 @@ class _VirtualGpus:
 
     def sample(self, now: datetime) -> tuple[GpuSample, ...]:
         return virtual_samples(self._gpu_ids, self._load.cores(), now)
+
+    def close(self) -> None:
+        """There is no driver."""
 
 
 class _Host:
@@ -111,7 +102,7 @@ def main(run_dir: Path, interval_s: float, gpu_ids: Sequence[str]) -> None:
     # The launcher may have been killed while this program was loaded: its parent is another then.
     launcher = int(os.environ["PREFECT_GPU_LAUNCHER_PID"])
     is_virtual = all(gpu_id.startswith(VIRTUAL_PREFIX) for gpu_id in gpu_ids)
-    source: Source = _VirtualGpus(gpu_ids, launcher) if is_virtual else GpuSampler(gpu_ids)
+    source: SampleSource = _VirtualGpus(gpu_ids, launcher) if is_virtual else GpuSampler(gpu_ids)
     host, recorder = _Host(launcher), _Recorder(run_dir, gpu_ids, is_virtual=is_virtual)
     while os.getppid() == launcher:
         began_s, now = time.monotonic(), datetime.now(UTC)

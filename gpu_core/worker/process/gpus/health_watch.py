@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 from gpu_core.adapters.nvml import GpuDiscoveryError, GpuSampler
+from gpu_core.adapters.nvml.sample_source import SampleSource
 from gpu_core.decisions.model.gpu_health import HealthVerdict
 from gpu_core.decisions.telemetry.health import Finding, GpuHealth
 from gpu_core.decisions.telemetry.history import GpuWindow, MinuteHistory
@@ -25,22 +25,6 @@ _RECENT = timedelta(hours=1)
 
 # Of 16 GPUs for a day, should the worker not take them.
 _MOST_WINDOWS = 16 * 24 * 60
-
-
-class Sampler(Protocol):
-    """A source of samples."""
-
-    def sample(self, now: datetime) -> tuple[GpuSample, ...]:
-        """What do the GPUs do?
-
-        Raises:
-            GpuDiscoveryError: The driver fails.
-        """
-        ...
-
-    def close(self) -> None:
-        """Release the driver."""
-        ...
 
 
 class HealthWatch:
@@ -62,7 +46,7 @@ class HealthWatch:
         held: HeldGpus,
         wake: Callable[[], None],
         interval_s: float,
-        sampler: Sampler | None = None,
+        sampler: SampleSource | None = None,
     ) -> None:
         self._held = held
         self._wake = wake

@@ -1,0 +1,22 @@
+"""What samples of GPUs come from: the driver, or virtual GPUs."""
+
+from datetime import datetime
+from typing import Protocol
+
+from gpu_core.decisions.telemetry.samples import GpuSample
+
+
+class SampleSource(Protocol):
+    """A source of samples."""
+
+    def sample(self, now: datetime) -> tuple[GpuSample, ...]:
+        """What do the GPUs do?
+
+        Raises:
+            GpuDiscoveryError: The driver fails.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the driver."""
+        ...
