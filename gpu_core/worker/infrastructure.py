@@ -170,20 +170,20 @@ class Infrastructure(Protocol):
         ...
 
     def binding(
-        self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
+        self, running: AttemptState, unsettled: Sequence[AttemptState], policy: Policy
     ) -> Binding | None:
         """Where is it, if that was not certain until now? None: it was, or it is not yet on all of
         its nodes.
 
         Args:
             running: It waits for nodes which are still to come, or for another scheduler.
-            others: All others that are not settled: they hold something, or have held it.
+            unsettled: All that are not settled, and it: they hold something, or have held it.
             policy: Of the pool.
         """
         ...
 
     def final_binding(
-        self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
+        self, running: AttemptState, unsettled: Sequence[AttemptState], policy: Policy
     ) -> Binding | None:
         """Was it on other nodes than are written down, or is it unknown where it was? None: no.
 

@@ -61,17 +61,16 @@ class Binder:
         """The final place, once all its processes have ended: the node may be gone or unknown."""
         policy = self._policies.current()
         async with self._turn:
-            others = [other for other in self._attempts if other is not running]
+            unsettled = list(self._attempts)
             with self._faults.of_run(running, _DOING):
-                binding = self._infrastructure.final_binding(running, others, policy)
+                binding = self._infrastructure.final_binding(running, unsettled, policy)
                 if binding is not None:
                     await self._move(running, binding, policy)
 
     async def _bind_one(
         self, running: AttemptState, unsettled: Sequence[AttemptState], policy: Policy
     ) -> bool:
-        others = [other for other in unsettled if other is not running]
-        binding = self._infrastructure.binding(running, others, policy)
+        binding = self._infrastructure.binding(running, unsettled, policy)
         if binding is None:
             return False
         how = "Its node came" if running.awaited_kinds else "The cluster has placed it"

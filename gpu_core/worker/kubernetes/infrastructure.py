@@ -266,16 +266,16 @@ class KubernetesInfrastructure:
         return self._gpu_health.without_held(tested, policy)
 
     def binding(
-        self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
+        self, running: AttemptState, unsettled: Sequence[AttemptState], policy: Policy
     ) -> Binding | None:
         """Which GPUs of the nodes that its pods are bound to does it hold?"""
-        return self._bindings.current(running, others)
+        return self._bindings.current(running, unsettled)
 
     def final_binding(
-        self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
+        self, running: AttemptState, unsettled: Sequence[AttemptState], policy: Policy
     ) -> Binding | None:
         """Which GPUs did it hold, by its pods as they were seen last?"""
-        return self._bindings.final(running, others)
+        return self._bindings.final(running, unsettled)
 
     def allocations(
         self, attempts: Sequence[AttemptState], policy: Policy

@@ -1,10 +1,10 @@
 """Reads the pending runs of the pool's queues as workloads."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient
@@ -73,6 +73,23 @@ class PendingRuns:
     """When the next run that is not due yet will be."""
 
 
+class _RunFacts(NamedTuple):
+    """What a demand is made of in its flow run. Its state, which changes most, is not among it."""
+
+    id: UUID
+    name: str
+    deployment_id: UUID | None
+    created: datetime | None
+    expected_start_time: datetime | None
+    tags: Sequence[str]
+    created_by: Any
+    job_variables: Mapping[str, Any] | None
+
+    @classmethod
+    def of(cls, flow_run: FlowRun) -> Self:
+        return cls(*(getattr(flow_run, name) for name in cls._fields))
+
+
 class _Asked(NamedTuple):
     """The job variables of a run, and what they were made of apart from the template."""
 
@@ -84,12 +101,11 @@ class _Asked(NamedTuple):
 class _Read(NamedTuple):
     """The inputs of a demand. The demand is unchanged while all of these are unchanged."""
 
-    flow_run: FlowRun
     deployment: DeploymentResponse | None
     policy: Policy
     template: Mapping[str, Any]
     others: tuple[object, ...]
-    """Names, and what the infrastructure looks at."""
+    """The run, names, and what the infrastructure looks at."""
 
     def is_still(self, other: "_Read") -> bool:
         """All but the last are large, and replaced when they change."""
@@ -223,23 +239,28 @@ class DemandReader:
         """
         deployment = await self._deployment(flow_run.deployment_id, now)
         flow_name = await self._flow_name(flow_run.flow_id)
+        facts = _RunFacts.of(flow_run)
         if begun_with is not None:
             asked = begun_with, parse_request(begun_with, self._not_ours(template))
-            return self._demand(flow_run, deployment, flow_name, queue, policy, asked, now)
+            return self._demand(flow_run, facts, deployment, flow_name, queue, policy, asked, now)
         template = self._kept(template)
-        others = queue, flow_name, self._infrastructure.fitted_by
-        source = _Read(flow_run, deployment, policy, template, others)
+        others = facts, queue, flow_name, self._infrastructure.fitted_by
+        source = _Read(deployment, policy, template, others)
         known = self._demands.get(flow_run.id)
-        if known is not None and known[0].is_still(source):
-            return known[1]
-        asked = self._asked(template, deployment, flow_run)
-        demand = self._demand(flow_run, deployment, flow_name, queue, policy, asked, now)
+        if known is None or not known[0].is_still(source):
+            asked = self._asked(template, deployment, facts)
+            demand = self._demand(flow_run, facts, deployment, flow_name, queue, policy, asked, now)
+        else:
+            demand = known[1]
+            if demand.flow_run is not flow_run:
+                demand = replace(demand, flow_run=flow_run)
         self._demands[flow_run.id] = source, demand
         return demand
 
     def _demand(
         self,
         flow_run: FlowRun,
+        facts: _RunFacts,
         deployment: DeploymentResponse | None,
         flow_name: str,
         queue: str | None,
@@ -251,13 +272,13 @@ class DemandReader:
         name = None if deployment is None else f"{flow_name}/{deployment.name}"
         workload = workload_from_request(
             request,
-            workload_id=str(flow_run.id),
-            name=without_controls(flow_run.name, LONGEST_NAME),
+            workload_id=str(facts.id),
+            name=without_controls(facts.name, LONGEST_NAME),
             queue=queue,
-            submitted_at=_submitted_at(flow_run, now),
+            submitted_at=_submitted_at(facts, now),
             policy=policy,
-            user=_creator(flow_run),
-            tags=flow_run.tags,
+            user=_creator(facts),
+            tags=facts.tags,
             hold=deployment_hold(deployment),
             deployment=name,
         )
@@ -273,7 +294,7 @@ class DemandReader:
                 variables,
                 policy,
                 flow_name,
-                has_deployment=flow_run.deployment_id is not None,
+                has_deployment=facts.deployment_id is not None,
             ),
             source=deployment,
             variables=variables,
@@ -283,20 +304,20 @@ class DemandReader:
         self,
         template: Mapping[str, Any],
         deployment: DeploymentResponse | None,
-        flow_run: FlowRun,
+        facts: _RunFacts,
     ) -> tuple[Mapping[str, object], GpuRequest]:
         """Its job variables, merged and parsed; of runs that wait for long they hardly change.
 
         Raises:
             InvalidInput: They cannot be used.
         """
-        sources = _of_deployment(deployment), flow_run.job_variables
-        known = self._known.get(flow_run.id)
+        sources = _of_deployment(deployment), facts.job_variables
+        known = self._known.get(facts.id)
         if known is not None and known.sources == sources:
             return known.variables, known.request
-        variables = _merged_variables(template, deployment, flow_run)
+        variables = _merged_variables(template, deployment, facts)
         request = parse_request(variables, self._not_ours(template))
-        self._known[flow_run.id] = _Asked(sources, variables, request)
+        self._known[facts.id] = _Asked(sources, variables, request)
         return variables, request
 
     def _kept(self, template: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -317,7 +338,7 @@ class DemandReader:
     ) -> dict[str, object]:
         """Which job variables does this run have now, usable or not?"""
         deployment = await self._deployment(flow_run.deployment_id, now)
-        return _merged_variables(template, deployment, flow_run)
+        return _merged_variables(template, deployment, _RunFacts.of(flow_run))
 
     async def _queue_name(self, queue_id: UUID) -> str | None:
         if queue_id not in self._queue_names:
@@ -352,7 +373,7 @@ class DemandReader:
 
 
 def _merged_variables(
-    template: Mapping[str, Any], deployment: DeploymentResponse | None, flow_run: FlowRun
+    template: Mapping[str, Any], deployment: DeploymentResponse | None, facts: _RunFacts
 ) -> dict[str, object]:
     """The run's variables over the deployment's over the pool's defaults, as Prefect does it.
 
@@ -360,7 +381,7 @@ def _merged_variables(
         InvalidInput: `env` is no environment.
     """
     of_deployment = _of_deployment(deployment)
-    of_run = flow_run.job_variables or {}
+    of_run = facts.job_variables or {}
     merged = {**variable_defaults(template), **of_deployment, **of_run}
     env = env_of_run(template, of_deployment, of_run)
     return merged if env is None else {**merged, "env": env}
@@ -370,9 +391,9 @@ def _of_deployment(deployment: DeploymentResponse | None) -> dict[str, Any]:
     return (deployment.job_variables if deployment is not None else None) or {}
 
 
-def _submitted_at(flow_run: FlowRun, now: datetime) -> datetime:
+def _submitted_at(facts: _RunFacts, now: datetime) -> datetime:
     """Since when does it wait? A start that was set to the year 1 is no database's moment."""
-    return max(flow_run.expected_start_time or flow_run.created or now, _EARLIEST)
+    return max(facts.expected_start_time or facts.created or now, _EARLIEST)
 
 
 def held_demand(demand: Demand, hold: Hold | None) -> Demand:
@@ -397,16 +418,16 @@ def _unread(
             workload_id=str(flow_run.id),
             name=without_controls(flow_run.name, LONGEST_NAME),
             priority=priority or 0,
-            submitted_at=_submitted_at(flow_run, now),
+            submitted_at=_submitted_at(_RunFacts.of(flow_run), now),
             queue=queue,
             hold=hold,
         ),
     )
 
 
-def _creator(flow_run: FlowRun) -> str | None:
+def _creator(facts: _RunFacts) -> str | None:
     """Which person made the run? Only Prefect Cloud knows; a server without accounts does not."""
-    creator = flow_run.created_by
+    creator = facts.created_by
     return creator.display_value if creator is not None and creator.type == "USER" else None
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.attempts.ledger_changes import LedgerChanges, LedgerFollower, Record
@@ -17,7 +18,7 @@ from gpu_core.decisions.model.attempts import Attempt, Provenance, RunRecord
 from gpu_core.decisions.model.capacity_life import CapacityLife
 from gpu_core.decisions.model.cluster import SPOT, Allocation, Node, PastUsage
 from gpu_core.decisions.model.interruption_hazard import SPOT_PRIOR
-from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.model.workload import Changeover, RunTime, Workload
 from gpu_core.decisions.offerings.pool_gpu_types import with_gpu_types
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.usage_tracker import UsageTracker
@@ -27,7 +28,7 @@ from gpu_core.decisions.requests.runs.run_workload import RunLimits
 from gpu_core.decisions.scheduling.forecasting.run_times import (
     RunKind,
     RunTimeHistory,
-    with_run_time,
+    estimate_of,
 )
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
@@ -56,6 +57,25 @@ _LIVES_AGE = timedelta(minutes=10)
 _OVERLAP = timedelta(minutes=10)
 
 
+class _Past(NamedTuple):
+    """The fields of a workload that earlier attempts and earlier runs decide."""
+
+    run_time: RunTime | None
+    remaining_s: float | None
+    attained_gpu_s: float
+    preemption_cost_s: float | None
+    max_protection_s: float
+    changeover: Changeover
+
+
+class _Known(NamedTuple):
+    """A workload with its past, and what it was made of."""
+
+    asked: Workload
+    past: _Past
+    workload: Workload
+
+
 class History:
     """The past of one pool, over all its machines. Reads the ledger; nothing is kept elsewhere.
 
@@ -81,6 +101,7 @@ class History:
         self._spot_stays: Mapping[str, Sequence[Stay]] = {}
         self._availability = SpotAvailabilityTracker()
         self._postponed: set[str] = set()
+        self._known: dict[str, _Known] = {}
         self._changeovers = ChangeoverHistory()
         self._lives_at: datetime | None = None
 
@@ -155,13 +176,14 @@ class History:
         self._availability.keep(
             demands.keys() | {held.workload.workload_id for held in allocations}
         )
+        self._known = {key: self._known[key] for key in demands if key in self._known}
         known = {}
         flavors = {node.flavor for node in nodes}
         asking = NextAttempts(self.capacity_view(nodes, allocations, policy, now))
         for key in sorted(demands, key=lambda key: _place_in_line(demands[key].workload)):
             demand, attempts = demands[key], earlier.get(key, ())
             with self._faults.contained(key, demand.workload.name, "planned", now):
-                workload = self._known(demand, attempts, policy)
+                workload = self._with_known_past(demand, attempts, policy)
                 request = demand.request
                 workload = with_gpu_types(
                     workload, request.work, flavors, policy, named=request.gpu_type
@@ -198,7 +220,8 @@ class History:
         for running in attempts:
             with self._faults.of_run(running, "given its changeover"):
                 deployment = running.record.deployment
-                running.workload = self._with_changeover(running.workload, deployment, policy)
+                changeover = self._changeover(deployment, policy)
+                running.workload = replace(running.workload, changeover=changeover)
 
     async def of_running(self, attempts: Iterable[AttemptState], policy: Policy) -> None:
         """Let attempts that were taken over have the run times they would have been given."""
@@ -208,13 +231,14 @@ class History:
         )
         for taken in running:
             with self._faults.of_run(taken, "taken over"):
-                taken.workload = self._with_past(
+                past = self._past(
                     taken.workload,
                     earlier[taken.attempt.flow_run_id],
                     taken.record.deployment,
                     taken.limits,
                     policy,
                 )
+                taken.workload = replace(taken.workload, **past._asdict())
 
     def _counted(self, run: RunRecord) -> AbstractContextManager[None]:
         return self._faults.contained(run.flow_run_id, run.name, "counted for shares and budgets")
@@ -229,21 +253,30 @@ class History:
                         book.start(run, attempt)
                         book.end(run, attempt)
 
-    def _known(self, demand: Demand, earlier: tuple[Attempt, ...], policy: Policy) -> Workload:
-        workload = self._with_past(
-            demand.workload, earlier, demand.deployment, demand.limits, policy
-        )
-        return self._with_changeover(workload, demand.deployment, policy)
+    def _with_known_past(
+        self, demand: Demand, earlier: Sequence[Attempt], policy: Policy
+    ) -> Workload:
+        """The workload with its past: the one of the last cycle, where nothing of it has changed.
 
-    def _with_past(
+        A workload has many fields: to make those of all that wait anew took a tenth of a cycle.
+        """
+        asked = demand.workload
+        past = self._past(asked, earlier, demand.deployment, demand.limits, policy)
+        known = self._known.get(asked.workload_id)
+        if known is None or known.asked is not asked or known.past != past:
+            known = _Known(asked, past, replace(asked, **past._asdict()))
+            self._known[asked.workload_id] = known
+        return known.workload
+
+    def _past(
         self,
         workload: Workload,
         attempts: Sequence[Attempt],
         deployment: str | None,
         limits: RunLimits,
         policy: Policy,
-    ) -> Workload:
-        workload = with_run_time(
+    ) -> _Past:
+        estimate = estimate_of(
             workload,
             saved_s(attempts),
             deployment=deployment,
@@ -251,18 +284,17 @@ class History:
             history=self._run_times,
             policy=policy.run_times,
         )
-        return replace(
-            workload,
+        return _Past(
+            run_time=estimate.run_time,
+            remaining_s=estimate.remaining_s,
             attained_gpu_s=attained_gpu_s(attempts),
             preemption_cost_s=preemption_cost_s(attempts),
             max_protection_s=policy.preemption.max_protection_s,
+            changeover=self._changeover(deployment, policy),
         )
 
-    def _with_changeover(
-        self, workload: Workload, deployment: str | None, policy: Policy
-    ) -> Workload:
-        changeover = self._changeovers.changeover(deployment, policy.capacity.changeover_s)
-        return replace(workload, changeover=changeover)
+    def _changeover(self, deployment: str | None, policy: Policy) -> Changeover:
+        return self._changeovers.changeover(deployment, policy.capacity.changeover_s)
 
     def _memory_lessons(self, demand: Demand, policy: Policy, now: datetime) -> Sequence[Attempt]:
         if not policy.memory.remember:

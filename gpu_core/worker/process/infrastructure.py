@@ -173,12 +173,12 @@ class ProcessInfrastructure:
         return tuple(running.allocation() for running in attempts)
 
     def binding(
-        self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
+        self, running: AttemptState, unsettled: Sequence[AttemptState], policy: Policy
     ) -> None:
         """Never: a machine plans with itself only."""
 
     def final_binding(
-        self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
+        self, running: AttemptState, unsettled: Sequence[AttemptState], policy: Policy
     ) -> None:
         """Never: a machine plans with itself only."""
 

@@ -118,10 +118,11 @@ def test_two_that_end_between_two_cycles_have_different_gpus_of_the_node_they_we
             if len(settled) == len(runs):
                 all_settled.set()
 
-        def binding(running, others, _policy):
+        def binding(running, unsettled, _policy):
             assert pool.scheduler._nodes.seen
             if running.attempt.node == "n2":
                 return None
+            others = [other for other in unsettled if other is not running]
             taken = {gpu for o in others if o.attempt.node == "n2" for gpu in o.attempt.gpu_ids}
             free = min({"0", "1"} - taken)
             shares = (NodeShare(node="n2", gpu_ids=(free,)),)

@@ -2,7 +2,7 @@
 
 import math
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -57,6 +57,8 @@ class RunTimeHistory:
         self._runs_per_group = runs_per_group
         self._max_groups = max_groups
         self._groups: OrderedDict[_Group, RecentSample] = OrderedDict()
+        # What is asked again before another run has finished: thousands that wait are of few kinds.
+        self._learned: dict[tuple[RunKind, float, int], RunTime | None] = {}
 
     def observe(self, kind: RunKind, duration_s: float) -> None:
         """Learn that a run of this kind took this long.
@@ -65,6 +67,7 @@ class RunTimeHistory:
             kind: The run that finished by itself; a stopped one says nothing about its length.
             duration_s: Its uninterrupted run time, 0 or more.
         """
+        self._learned.clear()
         for group in kind.groups():
             if group not in self._groups:
                 self._groups[group] = RecentSample(self._runs_per_group)
@@ -92,6 +95,12 @@ class RunTimeHistory:
 
     def learned(self, kind: RunKind, policy: RunTimePolicy) -> RunTime | None:
         """How long do runs of this kind take? None: too few have finished."""
+        question = (kind, policy.quantile, policy.min_runs)
+        if question not in self._learned:
+            self._learned[question] = self._learn(kind, policy)
+        return self._learned[question]
+
+    def _learn(self, kind: RunKind, policy: RunTimePolicy) -> RunTime | None:
         for group in kind.groups():
             sample = self._groups.get(group)
             if sample is None or len(sample) < policy.min_runs:
@@ -102,7 +111,16 @@ class RunTimeHistory:
         return None
 
 
-def with_run_time(
+class Estimate(NamedTuple):
+    """What is thought of a run that waits."""
+
+    run_time: RunTime | None
+    """How long it takes; None: unknown."""
+    remaining_s: float | None
+    """How much of that is left; None: nothing of it is saved, or that is unknown."""
+
+
+def estimate_of(
     workload: Workload,
     saved_s: float | None,
     *,
@@ -110,7 +128,7 @@ def with_run_time(
     limit_s: float | None,
     history: RunTimeHistory,
     policy: RunTimePolicy,
-) -> Workload:
+) -> Estimate:
     """How long will this workload take, and how much of that is left?
 
     Args:
@@ -126,11 +144,10 @@ def with_run_time(
     estimate = run_time(
         kind, history, policy, stated_s=workload.expected_duration_s, limit_s=limit_s
     )
-    left_s = None
     # A limit is for each attempt: what others saved does not shorten it.
-    if saved_s is not None and estimate is not None and estimate.source is not RunTimeSource.LIMIT:
-        left_s = remaining_s(estimate, saved_s, history, kind, policy)
-    return replace(workload, run_time=estimate, remaining_s=left_s)
+    if saved_s is None or estimate is None or estimate.source is RunTimeSource.LIMIT:
+        return Estimate(estimate, None)
+    return Estimate(estimate, remaining_s(estimate, saved_s, history, kind, policy))
 
 
 def run_time(

@@ -36,7 +36,7 @@ class Bindings:
         self._view = view
         self._offers = offers
 
-    def current(self, running: AttemptState, others: Sequence[AttemptState]) -> Binding | None:
+    def current(self, running: AttemptState, unsettled: Sequence[AttemptState]) -> Binding | None:
         """Which GPUs of the nodes that its pods are bound to does it hold?
 
         Those are other ones than it was placed on where it waited for new nodes, and where Kueue
@@ -52,7 +52,7 @@ class Bindings:
         since = bound_at(pods)
         if since is None or len(pods) != len(placement.shares):
             return None
-        taken = self._taken(running, others, {_node_of(pod) for pod in pods})
+        taken = self._taken(running, unsettled, {_node_of(pod) for pod in pods})
         if self._is_in_place(running) and not is_overlapping(placement, taken):
             return Binding(
                 placement=placement, since=since, node=self._node(placement.shares[0].node)
@@ -64,7 +64,7 @@ class Bindings:
         found = landed(placement, nodes, taken)
         return None if found is None else Binding(placement=found, since=since, node=nodes[0])
 
-    def final(self, running: AttemptState, others: Sequence[AttemptState]) -> Binding | None:
+    def final(self, running: AttemptState, unsettled: Sequence[AttemptState]) -> Binding | None:
         """Which GPUs did it hold, of which nothing lives any more?
 
         Returns:
@@ -75,7 +75,7 @@ class Bindings:
         names = [_node_of(pod) for pod in pods]
         if self._stands(running, names):
             return None
-        taken = self._taken(running, others, set(names))
+        taken = self._taken(running, unsettled, set(names))
         nodes = {name: node for name in names if (node := self._node(name)) is not None}
         found = final_placement(
             placement,
@@ -108,7 +108,7 @@ class Bindings:
         return any("nodeName" in pod["spec"] for pod in self._view.last_pods_of(attempt_id))
 
     def _taken(
-        self, running: AttemptState, others: Sequence[AttemptState], names: set[str]
+        self, running: AttemptState, unsettled: Sequence[AttemptState], names: set[str]
     ) -> dict[tuple[str, str], int]:
         """How much of which GPU of these nodes did others hold while it was there?
 
@@ -117,8 +117,9 @@ class Bindings:
         """
         return taken_milli(
             other.allocation()
-            for other in others
-            if any(share.node in names for share in other.attempt.held)
+            for other in unsettled
+            if other is not running
+            and any(share.node in names for share in other.attempt.held)
             and self._is_certain(other)
             and self._were_together(running, other)
         )

@@ -114,8 +114,7 @@ def moved(policy, attempts, *pods):
     """What the ledger says after one cycle: `node: ids` of each attempt."""
     infrastructure = a_cluster(policy, *pods)
     for running in attempts:
-        others = [other for other in attempts if other is not running]
-        landed = infrastructure.binding(running, others, policy)
+        landed = infrastructure.binding(running, attempts, policy)
         if landed is not None:
             running.attempt = replace(
                 running.attempt,
@@ -297,8 +296,7 @@ def test_the_ledger_has_the_nodes_of_the_pods_and_no_gpu_twice_in_whatever_order
         if name not in waiting:
             infrastructure._view._pod_changed(None, a_pod(name, 0, nodes[name]))
         for running in attempts.values():
-            others = [other for other in attempts.values() if other is not running]
-            landed = infrastructure.binding(running, others, KUEUE)
+            landed = infrastructure.binding(running, list(attempts.values()), KUEUE)
             if landed is not None:
                 (share,) = landed.placement.shares
                 running.attempt = replace(

@@ -110,13 +110,11 @@ class PlacedByOthers(RuleBasedStateMachine):
 
     def bind(self, running):
         """What the scheduler does with one attempt, in a cycle and before its pods go."""
-        others = [other for other in self.holding() if other is not running]
-        self.move(running, self.infrastructure.binding(running, others, KUEUE))
+        self.move(running, self.infrastructure.binding(running, self.holding(), KUEUE))
 
     def bind_finally(self, running):
         """What the scheduler does once nothing of it lives."""
-        others = [other for other in self.holding() if other is not running]
-        self.move(running, self.infrastructure.final_binding(running, others, KUEUE))
+        self.move(running, self.infrastructure.final_binding(running, self.holding(), KUEUE))
 
     def move(self, running, binding):
         if binding is not None:

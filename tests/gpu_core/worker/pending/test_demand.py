@@ -181,6 +181,7 @@ def test_a_run_is_read_again_only_where_something_of_it_has_changed(change, is_p
 
     first, second = anyio.run(story)
     assert (first is second) == (change is None)
+    assert (first.workload is second.workload) == (change in (None, "state"))
     assert (first.variables is not second.variables) == is_parsed_again
     assert (first.request is not second.request) == is_parsed_again
     assert second.flow_run.state_name == ("Late" if change == "state" else None)

@@ -253,6 +253,28 @@ def test_run_times_are_learned_from_what_completed(ledger, history):
     assert late.median_s == 3 * 3_600
 
 
+def test_a_workload_is_made_anew_only_where_its_past_has_changed(ledger, history):
+    """As others of its deployment end, its own attempt ends, or it asks for something else."""
+    run_id = str(uuid4())
+    asked = demand(run_id, run_count=1, expected_duration_s=3 * 3_600)
+
+    def planned(asked):
+        found = anyio.run(history.of_pending, {run_id: asked}, (), (), BUDGETED, at(12))
+        return found[run_id].workload
+
+    look(history, 1)
+    first = planned(asked)
+    assert planned(asked) is first
+    close(ledger, opened(ledger, make_run(run_id)), 2, EndReason.PREEMPTED)
+    look(history, 3)
+    second = planned(asked)
+    assert (first.attained_gpu_s, second.attained_gpu_s) == (0, 7_200)
+    other = planned(replace(asked, workload=replace(asked.workload, priority=7)))
+    assert (other.priority, other.attained_gpu_s) == (7, 7_200)
+    anyio.run(history.of_pending, {}, (), (), BUDGETED, at(12))
+    assert history._known == {}
+
+
 def test_a_run_that_comes_back_knows_what_it_has_had_and_saved(ledger, history):
     """Two hours held, one of them safe, of three stated ones."""
     run_id = str(uuid4())

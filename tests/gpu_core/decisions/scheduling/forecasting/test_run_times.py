@@ -7,15 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.model.recent_sample import RecentSample
-from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Workload
+from gpu_core.decisions.model.workload import RunTime, RunTimeSource
 from gpu_core.decisions.policy.run_times import RunTimePolicy
 from gpu_core.decisions.scheduling.forecasting.run_times import (
+    Estimate,
     RunKind,
     RunTimeHistory,
+    estimate_of,
     expected_end_s,
     remaining_s,
     run_time,
-    with_run_time,
 )
 from gpu_core.testing.builders.workloads import make_workload
 
@@ -188,8 +189,8 @@ def known(
     saved_s: float | None,
     history: RunTimeHistory | None = None,
     expected_duration_s: int | None = None,
-) -> Workload:
-    return with_run_time(
+) -> Estimate:
+    return estimate_of(
         make_workload(team="vision", expected_duration_s=expected_duration_s),
         saved_s,
         deployment="train/gpu",
@@ -210,11 +211,11 @@ def known(
 def test_a_stated_run_time_shrinks_by_what_was_saved(
     saved_s: float | None, want_remaining_s: float | None
 ) -> None:
-    workload = known(saved_s, expected_duration_s=8 * HOUR_S)
-    assert workload.run_time == RunTime(
+    estimate = known(saved_s, expected_duration_s=8 * HOUR_S)
+    assert estimate.run_time == RunTime(
         median_s=8 * HOUR_S, upper_s=8 * HOUR_S, source=RunTimeSource.STATED
     )
-    assert workload.remaining_s == want_remaining_s
+    assert estimate.remaining_s == want_remaining_s
 
 
 def test_a_learned_run_time_is_that_of_the_same_deployment() -> None:
@@ -223,16 +224,16 @@ def test_a_learned_run_time_is_that_of_the_same_deployment() -> None:
     for _ in range(9):
         history.observe(RunKind(deployment="train/gpu", team="vision", gpus=1), 2 * HOUR_S)
         history.observe(RunKind(deployment="other", team="vision", gpus=1), 9 * HOUR_S)
-    workload = known(None, history)
-    assert workload.run_time is not None
-    assert workload.run_time.source is RunTimeSource.LEARNED
-    assert workload.run_time.median_s == 2 * HOUR_S
-    assert workload.remaining_s is None
+    estimate = known(None, history)
+    assert estimate.run_time is not None
+    assert estimate.run_time.source is RunTimeSource.LEARNED
+    assert estimate.run_time.median_s == 2 * HOUR_S
+    assert estimate.remaining_s is None
 
 
 def test_a_limit_is_for_each_attempt() -> None:
     """What earlier ones saved does not shorten it."""
-    workload = known(2 * HOUR_S)
-    assert workload.run_time is not None
-    assert workload.run_time.source is RunTimeSource.LIMIT
-    assert workload.remaining_s is None
+    estimate = known(2 * HOUR_S)
+    assert estimate.run_time is not None
+    assert estimate.run_time.source is RunTimeSource.LIMIT
+    assert estimate.remaining_s is None
