@@ -144,6 +144,11 @@ class Allocation:
     """The moment of this attempt's newest checkpoint; None: it has none yet."""
     works_since: datetime | None = None
     """The moment from which on its time counts as work; None: from its admission."""
+    save_s: float | None = None
+    """How long it takes to save once it is asked to end; None: it does not save then."""
+    restart_s: float | None = None
+    """How long its next attempt would take from its admission to its first new step; None:
+    unknown."""
     is_draining: bool = False
     """It must stop; its GPUs are not free yet."""
     drain_deadline_at: datetime | None = None
@@ -175,20 +180,39 @@ class Allocation:
 
     @property
     def repays_within_s(self) -> float:
+        """How long is it protected after its beginning, until it has repaid its preemptions?
+
+        At most the workload's `max_protection_s`, however much they have cost; 0: it was not
+        preempted.
+        """
+        return min(self.workload.max_protection_s, self._repaid_after_s)
+
+    def unpaid_s(self, now_s: float) -> float:
+        """How long must it work still until it has worked as long as its preemptions have cost it?
+
+        Args:
+            now_s: The moment, in seconds since 1970.
+
+        Returns:
+            Seconds, 0 or more; 0: it has, or was not preempted.
+        """
+        began_s = (self.began_at or self.admitted_at).timestamp()
+        return max(0.0, began_s + self._repaid_after_s - now_s) if self._repaid_after_s else 0.0
+
+    @property
+    def _repaid_after_s(self) -> float:
         """How long after its beginning has it worked as long as its preemptions have cost it?
 
-        Their cost includes the time in which this attempt restarts. At most the workload's
-        `max_protection_s`, however much they have cost; 0: it was not preempted.
+        Their cost includes the time in which this attempt restarts. 0: it was not preempted.
         """
-        workload = self.workload
-        if workload.preemption_cost_s is None:
+        if self.workload.preemption_cost_s is None:
             return 0.0
         began_at = self.began_at or self.admitted_at
         works_since = self.works_since or began_at
         # A clock of another machine may be behind; neither time is negative.
         restart_s = max(0.0, (works_since - self.admitted_at).total_seconds())
         idle_s = max(0.0, (works_since - began_at).total_seconds())
-        return min(workload.max_protection_s, idle_s + restart_s + workload.preemption_cost_s)
+        return idle_s + restart_s + self.workload.preemption_cost_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

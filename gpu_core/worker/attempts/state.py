@@ -136,10 +136,26 @@ class AttemptState:
             ),
             checkpointed_at=report.saved_at if report is not None else None,
             works_since=report.works_since if report is not None else None,
+            # A report says that the run saves at its notice; before its first save none knows how
+            # long that takes.
+            save_s=None if report is None else report.duration_s or 0.0,
+            restart_s=self.restart_s,
             is_draining=self.is_stop_requested,
             drain_deadline_at=attempt.drain_deadline_at,
             draining_for=attempt.preempted_by,
         )
+
+    @property
+    def restart_s(self) -> float | None:
+        """How long would the next attempt take to its first new step?
+
+        As long as this one took; until that is known, as long as starts of its deployment.
+        """
+        if self.report is not None and self.report.first_step_at is not None:
+            took = self.report.first_step_at - self.attempt.admitted_at
+            return max(0.0, took.total_seconds())
+        changeover = self.workload.changeover
+        return None if changeover is None else changeover.loss_s
 
     @property
     def is_claimed(self) -> bool:

@@ -15,7 +15,8 @@ from gpu_core.decisions.scheduling.state.allocations import Holding
 class Loss(NamedTuple):
     """The cost of a set of victims; sets are compared field by field.
 
-    Each field only grows with a victim, so the best sets consist of best sets.
+    A set costs more with each victim, as it has more of them, so the best sets consist of best
+    sets.
     """
 
     lost: int = 0
@@ -23,8 +24,8 @@ class Loss(NamedTuple):
     utilisation is measured, times that."""
     victims: int = 0
     priority_points: int = 0
-    run_time_s: float = 0.0
-    """The less, the more recently the victims were admitted."""
+    minus_run_time_s: float = 0.0
+    """The less, the longer the victims have run: who has waited for its GPUs last keeps them."""
     ids: tuple[str, ...] = ()
 
     def plus(self, other: "Loss") -> "Loss":
@@ -33,7 +34,7 @@ class Loss(NamedTuple):
             self.lost + other.lost,
             self.victims + other.victims,
             self.priority_points + other.priority_points,
-            self.run_time_s + other.run_time_s,
+            self.minus_run_time_s + other.minus_run_time_s,
             self.ids + other.ids,
         )
 
@@ -94,6 +95,7 @@ class Candidates(Mapping[str, PreemptionCandidate]):
             if h.workload.is_preemptible and not h.allocation.is_draining
         }
         self._now_s = now_s
+        self._grace_s = policy.preemption.grace_period_s
         self._utilization = utilization
         self._known: dict[str, PreemptionCandidate] = {}
         flavors = {h.flavor for h in self._holdings.values() if h.flavor is not None}
@@ -127,15 +129,14 @@ class Candidates(Mapping[str, PreemptionCandidate]):
         del self._holdings[workload_id]
 
     def _candidate(self, holding: Holding) -> PreemptionCandidate:
-        workload, allocation, now_s = holding.workload, holding.allocation, self._now_s
-        saved_s = holding.admitted_s
-        if allocation.checkpointed_at is not None:
-            saved_s = max(saved_s, epoch_s(allocation.checkpointed_at))
-        # The clock of another machine may be ahead; lost work is never negative.
-        unsaved_s = max(0, int(now_s - saved_s))
-        lost = holding.gpu_milli * unsaved_s
+        workload, now_s = holding.workload, self._now_s
+        lost = holding.gpu_milli * lost_s(holding, now_s, self._grace_s)
+        # What an earlier preemption cost is lost for nothing if the next one comes before it has
+        # brought as much work.
+        unpaid_s = int(holding.allocation.unpaid_s(now_s))
+        worth = lost + holding.gpu_milli * unpaid_s
         used_ratio = self._utilization.get(workload.workload_id)
-        worth = lost if used_ratio is None else round(lost * used_ratio)
+        worth = worth if used_ratio is None else round(worth * used_ratio)
         price = 0 if holding.flavor is None else self._prices[holding.flavor]
         return PreemptionCandidate(
             holding=holding,
@@ -145,10 +146,35 @@ class Candidates(Mapping[str, PreemptionCandidate]):
                 lost=worth * price if self._in_money and price is not None else worth,
                 victims=1,
                 priority_points=workload.priority,
-                run_time_s=now_s - holding.admitted_s,
+                minus_run_time_s=holding.admitted_s - now_s,
                 ids=(workload.workload_id,),
             ),
         )
+
+
+def lost_s(holding: Holding, now_s: float, grace_s: float) -> int:
+    """How many seconds of its time would the workload repeat if it were preempted now?
+
+    A restart, and the work since its newest checkpoint. None of that work where it saves within the
+    grace period once it is asked to end. Without a checkpoint the whole attempt, its start too.
+
+    Args:
+        holding: What it holds.
+        now_s: The cycle's moment.
+        grace_s: How long it may go on after it is asked to end.
+
+    Returns:
+        Whole seconds, 0 or more.
+    """
+    allocation = holding.allocation
+    restart_s, saved_at = allocation.restart_s or 0.0, allocation.checkpointed_at
+    if allocation.save_s is not None and allocation.save_s <= grace_s:
+        return int(restart_s)
+    saved_s = holding.admitted_s if saved_at is None else epoch_s(saved_at)
+    # The clock of another machine may be ahead or behind; lost work is never negative.
+    if saved_s <= holding.admitted_s:
+        return max(0, int(now_s - holding.admitted_s))
+    return max(0, int(now_s - saved_s)) + int(restart_s)
 
 
 def cheapest_covers(options: Sequence[tuple[int, Loss]]) -> list[Loss]:

@@ -61,7 +61,7 @@ class Preempt:
     workload_id: str
     for_workload_id: str
     lost_gpu_s: int
-    """Work since the last checkpoint, in GPU-seconds, that the victim has to repeat."""
+    """What the victim has to repeat, in GPU-seconds: work that it does not save, and a restart."""
     lost_micro_usd: int | None
     """The same in money; None where a GPU is unpriced."""
     moves_to: Placement | None = None

@@ -371,6 +371,8 @@ class _Replay:
             placement=placement,
             admitted_at=now,
             works_since=_moment(life.begins_s) if life.attempt > 1 else None,
+            save_s=0.0 if job.checkpoint_interval_s is None else None,
+            restart_s=self._options.restart_s,
         )
         self._running[workload_id] = life
         self._scheduler.withdraw(workload_id)

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from gpu_core.adapters.files.run_files import CheckpointReport
 from gpu_core.decisions.attempts.phase import AttemptPhase, IllegalTransition
 from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.workload import Changeover
 from gpu_core.decisions.requests.runs.run_workload import RunLimits
 from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
@@ -51,6 +53,32 @@ def test_a_start_failure_is_one_of_its_kind():
     attempt = state(P.LAUNCHING)
     attempt.start_failure = StartFailure(StartFailureKind.POSTPONED, "exceeded quota")
     assert [attempt.failure(kind) for kind in StartFailureKind] == [None, "exceeded quota", None]
+
+
+@pytest.mark.parametrize(
+    ("report", "want_save_s", "want_restart_s"),
+    [
+        pytest.param(None, None, 720.0, id="it has reported nothing: it does not save"),
+        pytest.param({}, 0.0, 720.0, id="it saves, and has done no step"),
+        pytest.param({"first_step_at": 90.0}, 0.0, 90.0, id="it has done its first step"),
+        pytest.param(
+            {"first_step_at": 90.0, "duration_s": 12.5}, 12.5, 90.0, id="and has saved since"
+        ),
+        pytest.param({"first_step_at": -5.0}, 0.0, 0.0, id="by a clock that is behind"),
+    ],
+)
+def test_the_planner_knows_what_its_preemption_would_cost(report, want_save_s, want_restart_s):
+    """How long it saves, and how long the next attempt takes to do a step."""
+    attempt = state(P.RUNNING)
+    attempt.workload = replace(attempt.workload, changeover=Changeover(720.0))
+    if report is not None:
+        values = dict(report)
+        if "first_step_at" in values:
+            step_s = timedelta(seconds=values["first_step_at"])
+            values["first_step_at"] = attempt.attempt.admitted_at + step_s
+        attempt.report = CheckpointReport(attempt_id="a", **values)
+    allocation = attempt.allocation()
+    assert (allocation.save_s, allocation.restart_s) == (want_save_s, want_restart_s)
 
 
 class Events(RuleBasedStateMachine):

@@ -292,7 +292,7 @@ class TestPreemption:
         result = plan([make_node()], running, [make_workload("w", 2)])
         assert preempted(result) == [("c", "w")]
 
-    def test_ties_go_to_fewer_then_less_urgent_then_younger_then_the_first_id(self):
+    def test_ties_go_to_fewer_then_less_urgent_then_older_then_the_first_id(self):
         """No victim loses work, and the choice is still the same each time."""
         saved = {"saved_s_ago": 0}
         one = [low("a", {"n1": "0"}, **saved), low("b", {"n1": "1"}, **saved)]
@@ -304,9 +304,9 @@ class TestPreemption:
         urgent = [low("a", {"n1": "0"}, priority=MEDIUM, **saved), one[1]]
         assert preempted(plan([make_node(gpus=2)], urgent, [single])) == [("b", "w")]
         young = make_allocation(
-            make_workload("b", priority=LOW), {"n1": "1"}, admitted_at=ago(5), checkpointed_at=NOW
+            make_workload("a", priority=LOW), {"n1": "0"}, admitted_at=ago(5), checkpointed_at=NOW
         )
-        assert preempted(plan([make_node(gpus=2)], [one[0], young], [single])) == [("b", "w")]
+        assert preempted(plan([make_node(gpus=2)], [young, one[1]], [single])) == [("b", "w")]
         assert preempted(plan([make_node(gpus=2)], one, [single])) == [("a", "w")]
 
     @pytest.mark.parametrize(

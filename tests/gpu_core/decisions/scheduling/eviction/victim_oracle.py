@@ -22,6 +22,9 @@ from tests.gpu_core.decisions.scheduling.scenarios import Scenario
 
 TEAMS = ("a", "b", "c")
 
+_GRACE_S = 30
+"""The grace period of the default policy."""
+
 Loss = tuple[int, int]
 """Lost milli-GPU × s × micro-USD / h, and the number of victims."""
 
@@ -50,13 +53,17 @@ def contest(seed: int, *, most_running: int = 8, most_nodes: int = 5) -> Scenari
         if placement is None:
             continue
         cluster.allocate(workload.shape, placement)
+        held_s = rng.randint(1, 40) * 100
         allocations.append(
             Allocation(
                 workload=workload,
                 attempt=1,
                 placement=placement,
-                admitted_at=ago(rng.randint(1, 40) * 100),
+                admitted_at=ago(held_s),
                 checkpointed_at=rng.choice([None, ago(rng.randint(0, 9) * 10)]),
+                save_s=rng.choice([None, None, 0.0, 30.0, 31.0]),
+                restart_s=rng.choice([None, 40.0, 600.0]),
+                works_since=rng.choice([None, ago(rng.randint(0, held_s))]),
             )
         )
     wanted = make_workload(
@@ -88,6 +95,7 @@ def _running(rng: random.Random, name: str, *, is_shared: bool, is_counted: bool
         priority=rng.choice([LOW, LOW, MEDIUM]),
         team=rng.choice(TEAMS),
         is_preemptible=rng.random() < 0.9,
+        preemption_cost_s=rng.choice([None, None, 0.0, 300.0, 2_000.0]),
     )
 
 
@@ -205,9 +213,30 @@ class Oracle:
         return usage
 
     def _lost(self, allocation: Allocation) -> int:
-        saved_at = max(allocation.checkpointed_at or allocation.admitted_at, allocation.admitted_at)
         price = self.pool.policy.price_micro_usd_per_gpu_hour(*allocation.placement.flavor)
-        return _milli(allocation) * price * int((ago(0) - saved_at).total_seconds())
+        return _milli(allocation) * price * (_repeated_s(allocation) + _unpaid_s(allocation))
+
+
+def _repeated_s(allocation: Allocation) -> int:
+    """What the next attempt has to do again: a restart, and work that is not saved by then."""
+    restart_s = int(allocation.restart_s or 0)
+    if allocation.save_s in (0, _GRACE_S):
+        return restart_s
+    saved_at = allocation.checkpointed_at
+    if saved_at is not None and saved_at > allocation.admitted_at:
+        return int((ago(0) - saved_at).total_seconds()) + restart_s
+    return int((ago(0) - allocation.admitted_at).total_seconds())
+
+
+def _unpaid_s(allocation: Allocation) -> int:
+    """What its preemptions have cost it, with this restart, less what it has worked since."""
+    cost_s = allocation.workload.preemption_cost_s
+    if cost_s is None:
+        return 0
+    works_since = allocation.works_since or allocation.admitted_at
+    restart_s = (works_since - allocation.admitted_at).total_seconds()
+    worked_s = (ago(0) - works_since).total_seconds()
+    return int(max(0.0, cost_s + restart_s - worked_s))
 
 
 def _milli(allocation: Allocation) -> int:
