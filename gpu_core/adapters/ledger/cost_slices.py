@@ -119,11 +119,10 @@ def _turns(asked: CostQuestion) -> sa.CTE:
     m = _moments(asked).c
     from_us, now_us = epoch_us(asked.window.start), epoch_us(asked.now)
     until_us = min(epoch_us(asked.window.end), now_us)
-    end = Greater(sa.func.coalesce(m.released, now_us), m.start)
+    end = Greater(sa.func.coalesce(m.freed, now_us), m.start)
     first = Greater(m.start, from_us)
     lost = Lesser(Greater(sa.func.coalesce(m.lost, end), m.start), end)
-    not_begun = sa.case((m.released.is_(None), end), else_=m.start)
-    begun = Lesser(Greater(sa.func.coalesce(m.started, not_begun), m.start), lost)
+    begun = Lesser(Greater(sa.func.coalesce(m.started, end), m.start), lost)
     return _materialized(
         sa.select(
             *(m[name] for name in _group(asked)),
@@ -143,7 +142,9 @@ def _moments(asked: CostQuestion) -> sa.CTE:
     """The attempts that count, and their moments in microseconds, where they have them."""
     a, us = attempts.c, EpochUs
     has_failed = sa.or_(a.end_reason.is_(None), a.end_reason != EndReason.COMPLETED)
+    is_over = a.released_at.is_not(None)
     lost = sa.func.coalesce(us(a.checkpointed_at), us(a.admitted_at))
+    not_begun = sa.case((is_over, us(a.admitted_at)))
     working = sa.case((a.number > 1, sa.func.coalesce(us(a.first_step_at), 0)), else_=0)
     keys = [column.label(f"key_{place}") for place, column in enumerate(key_columns(asked.keys))]
     return _materialized(
@@ -152,15 +153,20 @@ def _moments(asked: CostQuestion) -> sa.CTE:
             *PAID,
             *REPRICED,
             us(a.admitted_at).label("start"),
-            us(a.started_at).label("started"),
+            sa.func.coalesce(us(a.started_at), not_begun).label("started"),
             working.label("working"),
-            sa.case((sa.and_(a.released_at.is_not(None), has_failed), lost)).label("lost"),
-            us(a.released_at).label("released"),
+            sa.case((sa.and_(is_over, has_failed), lost)).label("lost"),
+            us(freed_at()).label("freed"),
         )
         .join_from(runs, attempts)
         .where(*overlapping(asked)),
         "moments",
     )
+
+
+def freed_at() -> sa.ColumnElement[Any]:
+    """Since when are an attempt's GPUs free, as `Attempt.freed_at` has it?"""
+    return sa.func.coalesce(attempts.c.released_at, attempts.c.gone_at)
 
 
 def _materialized(statement: sa.Select[Any], name: str) -> sa.CTE:
@@ -198,9 +204,10 @@ def overlapping(asked: CostQuestion) -> list[sa.ColumnElement[bool]]:
         return [sa.false()]
     # Two ranges of indexes: with one `or` over released_at, SQLite reads the whole past.
     before_end = sa.select(c.attempt_id).where(c.admitted_at < end)
+    was_held = sa.and_(c.gone_at > start, c.gone_at > c.admitted_at)
     ids = sa.union_all(
         before_end.where(c.released_at > start, c.released_at > c.admitted_at),
-        before_end.where(c.released_at.is_(None)),
+        before_end.where(c.released_at.is_(None), sa.or_(c.gone_at.is_(None), was_held)),
     )
     wanted: list[sa.ColumnElement[bool]] = [
         c.attempt_id.in_(ids),

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from gpu_core.adapters.ledger.cost_slices import CostQuestion, overlapping
+from gpu_core.adapters.ledger.cost_slices import CostQuestion, freed_at, overlapping
 from gpu_core.adapters.ledger.paid import PAID, REPRICED, Tariffs
 from gpu_core.adapters.ledger.schema import attempts, capacity_intervals, runs
 from gpu_core.adapters.ledger.sql_functions import EpochUs, Greater, Lesser
@@ -72,7 +72,7 @@ def _on_several_nodes(
     """What gangs hold on each machine, attempt by attempt."""
     by_node, parts = _counted_us(intervals, asked), dict[tuple[Tariff, Fraction], Tariff]()
     a, now_us = attempts.c, epoch_us(asked.now)
-    until = sa.func.coalesce(EpochUs(a.released_at), now_us)
+    until = sa.func.coalesce(EpochUs(freed_at()), now_us)
     there = (a.host, a.node, sa.cast(a.shares, sa.String), EpochUs(a.admitted_at), until)
     statement = (
         sa.select(*PAID, *REPRICED, *there)
@@ -151,14 +151,14 @@ def _stays(asked: CostQuestion) -> sa.CTE:
     seen_us, watched_us = EpochUs(_c.seen_at), int(WATCHED.total_seconds()) * 1_000_000
     still_there = sa.case((now - seen_us <= watched_us, now), else_=seen_us)
     gone_us = sa.case((_c.until.is_(None), still_there), else_=EpochUs(_c.until))
-    released_us = sa.func.coalesce(EpochUs(a.released_at), end)
+    freed_us = sa.func.coalesce(EpochUs(freed_at()), end)
     return (
         sa.select(
             _c.interval_id,
             *PAID,
             *REPRICED,
             Greater(EpochUs(a.admitted_at), EpochUs(_c.since), start).label("first"),
-            Lesser(released_us, gone_us, end).label("last"),
+            Lesser(freed_us, gone_us, end).label("last"),
         )
         .join_from(runs, attempts)
         .join(

@@ -29,8 +29,10 @@ from gpu_core.decisions.model.units import require_aware
 
 _VERSION = (
     attempts.c.attempt_id,
+    attempts.c.gone_at,
     attempts.c.released_at,
     attempts.c.end_reason,
+    attempts.c.later_prices,
     attempts.c.first_step_at,
     attempts.c.checkpointed_at,
     attempts.c.expected_loss_s,
@@ -119,8 +121,8 @@ class RunRecords(LedgerDatabase):
     ) -> dict[str, tuple[tuple[object, ...], ...]]:
         """The versions of the runs of `usage`, by flow run: equal ones have the same record.
 
-        A version changes when an attempt is opened, makes its first step, saves or ends. It leaves
-        out where an attempt is and what it pays.
+        A version changes when an attempt is opened, makes its first step, saves, has another price,
+        frees its GPUs or ends. It leaves out where an attempt is.
         """
         start, end = require_aware(start, "start"), require_aware(end, "end")
         # As they are stored: a value that cannot be read must not hide the other runs.

@@ -128,9 +128,9 @@ class RunRecord:
     submitted_at: datetime
     provenance: Provenance = Provenance.MEASURED
     final_state: str | None = None
+    """Prefect's final state name; None while the run is not over."""
     parent_flow_run_id: str | None = None
     """The run that started it; None: none did, or none of its attempts has ended."""
-    """Prefect's final state name; None while the run is not over."""
 
 
 MAX_EXCUSED = 10
@@ -274,6 +274,11 @@ class Attempt:
     def has_run(self) -> bool:
         """Does it count as an execution of the run? One that is open, or has no reason, does."""
         return self.end_reason is None or self.end_reason.has_run
+
+    @property
+    def freed_at(self) -> datetime | None:
+        """Since when are its GPUs free, and cost nothing more? None: it holds them."""
+        return self.released_at or self.gone_at
 
     @property
     def is_placed(self) -> bool:

@@ -1,6 +1,7 @@
 """The usage for shares and budgets, kept up to date from the starts and ends of attempts."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gpu_core.decisions.costs.reports.budget_use import BudgetUse, budget_use
@@ -52,9 +53,19 @@ class UsageTracker:
     def start(self, run: RunRecord, attempt: Attempt) -> None:
         """An attempt holds GPUs since its admission. It may be over already: then `end` follows."""
         self._open[attempt.attempt_id] = run, attempt
-        if self._meter is not None:
-            at_s = attempt.admitted_at.timestamp()
-            self._meter.start((run.team, run.user), self._worth(attempt), at_s)
+        self._hold(run, attempt, attempt.admitted_at)
+        if attempt.gone_at is not None:
+            self._stop(run, attempt, attempt.gone_at)
+
+    def update(self, run: RunRecord, attempt: Attempt) -> None:
+        """A started attempt may have other prices now, or its GPUs are free before it is judged."""
+        if attempt.attempt_id not in self._open:
+            return
+        _, known = self._open[attempt.attempt_id]
+        new = replace(known, gone_at=attempt.gone_at, later_prices=attempt.later_prices)
+        if new != known:
+            self.withdraw(attempt.attempt_id)
+            self.start(run, new)
 
     def end(self, run: RunRecord, attempt: Attempt) -> None:
         """A started attempt is over: its `released_at` is known now.
@@ -66,7 +77,7 @@ class UsageTracker:
         if not attempt.has_run:
             self.withdraw(attempt.attempt_id)
             return
-        del self._open[attempt.attempt_id]
+        self._reopen(attempt.attempt_id)
         self._stop(run, attempt, attempt.released_at)
         for budget in self._budgets:
             if counts_in(budget, run):
@@ -75,7 +86,7 @@ class UsageTracker:
 
     def withdraw(self, attempt_id: str) -> None:
         """A started attempt never was: its run was not started after all."""
-        run, attempt = self._open.pop(attempt_id)
+        run, attempt = self._reopen(attempt_id)
         self._stop(run, attempt, attempt.admitted_at)
 
     def usage(self, now: datetime) -> PastUsage:
@@ -94,6 +105,17 @@ class UsageTracker:
             gpu_s_by_budget={name: round(used.gpu_s) for name, used in spent.items()},
             micro_usd_by_budget={name: used.micro_usd for name, used in spent.items()},
         )
+
+    def _reopen(self, attempt_id: str) -> tuple[RunRecord, Attempt]:
+        """Take it from the open ones, as one that holds its GPUs until this moment."""
+        run, attempt = self._open.pop(attempt_id)
+        if attempt.gone_at is not None:
+            self._hold(run, attempt, attempt.gone_at)
+        return run, attempt
+
+    def _hold(self, run: RunRecord, attempt: Attempt, at: datetime) -> None:
+        if self._meter is not None:
+            self._meter.start((run.team, run.user), self._worth(attempt), at.timestamp())
 
     def _stop(self, run: RunRecord, attempt: Attempt, at: datetime) -> None:
         if self._meter is not None:

@@ -128,6 +128,10 @@ class History:
             for attempt_id in news.withdrawn:
                 with suppress(KeyError):  # it could not be counted when it started
                     book.withdraw(attempt_id)
+            for run, attempts in changed:
+                with self._counted(run):
+                    for attempt in attempts:
+                        book.update(run, attempt)
         else:
             self._fill(book, records)
         for run, attempts in sorted(changed, key=lambda record: record[1][-1].admitted_at):

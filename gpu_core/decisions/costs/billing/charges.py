@@ -317,7 +317,7 @@ def _periods(
 ) -> Iterable[tuple[Window, PriceChange]]:
     """The times in the window that the attempt had one price in one month."""
     changes = attempt.price_changes
-    held_until = min(attempt.released_at or now, now)
+    held_until = min(attempt.freed_at or now, now)
     ends = [*(change.since for change in changes[1:]), held_until]
     for change, until in zip(changes, ends, strict=True):
         start = max(change.since, attempt.admitted_at, window.start).astimezone(UTC)

@@ -111,7 +111,7 @@ def _turns_us(attempt: Attempt, now: datetime) -> tuple[int, int, int, int, int]
     """The beginnings of its uses and the end of the last one, in microseconds since 1970; they
     grow."""
     start = epoch_us(attempt.admitted_at)
-    end = max(start, epoch_us(attempt.released_at or now))
+    end = max(start, epoch_us(attempt.freed_at or now))
     lost = end
     if attempt.released_at is not None and attempt.end_reason is not EndReason.COMPLETED:
         lost = start if attempt.checkpointed_at is None else epoch_us(attempt.checkpointed_at)

@@ -180,8 +180,8 @@ def _usage_between(attempt: Attempt, start: datetime, end: datetime) -> Usage:
 
 def _held_between(attempt: Attempt, held: "Held", start: datetime, end: datetime) -> Usage:
     """Its use in [start, end), with each of its prices for the time that it held."""
-    if attempt.released_at is not None:
-        end = min(end, attempt.released_at)
+    if attempt.freed_at is not None:
+        end = min(end, attempt.freed_at)
     changes = attempt.price_changes
     ends = [*(change.since for change in changes[1:]), end]
     parts = [
@@ -396,7 +396,7 @@ def _days_touched(attempts: Sequence[Attempt], window: Window, now: datetime) ->
     if not attempts:
         return []
     start = max(window.start, min(a.admitted_at for a in attempts))
-    end = min(window.end, max(a.released_at or max(now, a.admitted_at) for a in attempts))
+    end = min(window.end, max(a.freed_at or max(now, a.admitted_at) for a in attempts))
     first = start.astimezone(UTC).date()
     count = (end.astimezone(UTC).date() - first).days + 1
     days = [first + timedelta(days=offset) for offset in range(count)]
@@ -410,7 +410,7 @@ def _is_set_back(attempt: Attempt, window: Window | None) -> bool:
 
 
 def _overlaps(attempt: Attempt, window: Window, now: datetime) -> bool:
-    end = attempt.released_at or max(now, attempt.admitted_at + _MICROSECOND)
+    end = attempt.freed_at or max(now, attempt.admitted_at + _MICROSECOND)
     return attempt.admitted_at < window.end and end > window.start
 
 

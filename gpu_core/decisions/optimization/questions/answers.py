@@ -250,7 +250,7 @@ def _held(
     for cost in costs:
         for attempt in cost.attempts:
             start = max(attempt.admitted_at, window.start)
-            end = min(attempt.released_at or now, window.end)
+            end = min(attempt.freed_at or now, window.end)
             hours = max(0, epoch_us(end) - epoch_us(start)) / US_PER_HOUR
             if measure is Measure.HELD:
                 yield _Item(cost.run, attempt, hours)

@@ -112,7 +112,7 @@ def _changes(
             continue
         bucket = bucket_of(Flavor(attempt.gpu_type, attempt.capacity_type), buckets)
         milli = attempt.gpus * WHOLE_GPU_MILLI
-        times = (attempt.admitted_at, attempt.released_at or now)
+        times = (attempt.admitted_at, attempt.freed_at or now)
         yield from _both(times, window.start, end, bucket, team, milli, is_capacity=False)
     for machine in quotas.capacity:
         bucket = bucket_of(Flavor(machine.gpu_type, machine.capacity_type), buckets)

@@ -21,7 +21,7 @@ from gpu_core.decisions.costs.usage.usage_cost import Window, attempt_usage
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.prices import PriceChange, Rates
-from gpu_core.testing.builders.attempts import NOON, at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 
 NOW = at(3)
 moments = st.integers(-(10**10), 10**10).map(lambda us: NOON + timedelta(microseconds=us))
@@ -30,7 +30,7 @@ prices = st.none() | st.integers(0, 10**8)
 
 @st.composite
 def attempts(draw: st.DrawFn) -> Attempt:
-    """Any attempt: of this version or an older one, whole or in parts, open or over."""
+    """Any attempt: of this version or an older one, whole or in parts, open, gone or over."""
     admitted_at, other = draw(moments), draw(st.none() | moments)
     end = None if other is None else max(other, admitted_at)
     changes = draw(st.lists(moments.filter(lambda at: at > admitted_at), max_size=2, unique=True))
@@ -51,6 +51,7 @@ def attempts(draw: st.DrawFn) -> Attempt:
         gpu_quantity=gpus,
         admitted_at=admitted_at,
         released_at=end,
+        gone_at=draw(st.none() | moments) if end is None else None,
         end_reason=None if end is None else draw(st.sampled_from(EndReason)),
         price_micro_usd_per_gpu_hour=draw(prices),
         price_micro_usd_per_cpu_hour=draw(prices),
@@ -121,7 +122,7 @@ def test_the_sums_of_the_database_are_those_of_the_attempts(
 
 def is_in(attempt: Attempt, window: Window) -> bool:
     """Did it hold something in the window?"""
-    end = attempt.released_at or NOW
+    end = attempt.freed_at or NOW
     return max(window.start, attempt.admitted_at) < min(window.end, NOW, end)
 
 
@@ -157,6 +158,28 @@ def test_uses_of_time_are_summed_on_every_database(ledger: Ledger) -> None:
         asked = CostQuestion(window=window, keys=("attempt",), now=NOW)
         (part,), _ = ledger.cost_slices(asked)
         assert (part.keys, part.uses_us) == ((2,), want_us)
+
+
+@pytest.mark.parametrize(
+    ("window", "want_hours"),
+    [
+        pytest.param(Window(at(0), at(3)), 1, id="until its GPUs were free"),
+        pytest.param(Window(at(1), at(3)), None, id="nothing after that"),
+    ],
+)
+def test_an_end_that_is_still_to_be_judged_costs_nothing_more(
+    ledger: Ledger, window: Window, want_hours: int | None
+) -> None:
+    """Prefect was away for two hours when the process ended: its GPUs were another run's."""
+    admit(ledger, make_attempt(gpu_quantity=Fraction(1), price_source="p", started_at=at(0)))
+    ledger.note_gone("run-1/1", at(1), None)
+    slices, runs = ledger.cost_slices(CostQuestion(window=window, keys=("team",), now=NOW))
+    report = cost_report(window, ("team",), slices, runs)
+    if want_hours is None:
+        assert (report.rows, report.runs) == ((), 0)
+        return
+    assert report.total.micro_usd == want_hours * 1_000_000
+    assert report.total.gpu_hours(TimeUse.USEFUL) == want_hours
 
 
 @pytest.mark.parametrize(

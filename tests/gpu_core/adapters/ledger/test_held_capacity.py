@@ -17,7 +17,7 @@ from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt, Provenance
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.prices import PriceChange, Rates
-from gpu_core.testing.builders.attempts import NOON, at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval, write
 from tests.gpu_core.adapters.ledger.test_cost_slices import NOW, attempts, moments
 from tests.gpu_core.decisions.costs.capacity.test_idle import cost, held
@@ -123,6 +123,19 @@ def test_a_machine_that_is_only_planned_with_is_idle(
     ledger.import_records([(make_run("run-1"), (attempt,))])
     asked = CostQuestion(window=Window(at(0), at(1)), keys=(), now=NOW)
     assert (ledger.capacity_cost(asked).idle.gpu_hours < 8) is want_counts
+
+
+@pytest.mark.parametrize("nodes", [("node-1",), ("node-1", "node-2")], ids=["alone", "a gang"])
+def test_gpus_are_idle_from_when_they_are_free_and_not_from_when_that_is_settled(
+    ledger: Ledger, nodes: tuple[str, ...]
+) -> None:
+    write(ledger, make_interval(until=at(2)))
+    shares = tuple(NodeShare(node=node, gpu_ids=("0",)) for node in nodes)
+    gone = replace(held(1), gpu_quantity=None, shares=shares, released_at=None, end_reason=None)
+    admit(ledger, gone)
+    ledger.note_gone(gone.attempt_id, at(1), None)
+    asked = CostQuestion(window=Window(at(0), at(2)), keys=(), now=NOW)
+    assert ledger.capacity_cost(asked).idle.gpu_hours == 2 * 8 - 1
 
 
 def test_an_attempt_on_several_nodes_is_compared_with_the_machines_of_its_nodes_only(

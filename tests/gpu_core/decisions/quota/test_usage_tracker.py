@@ -10,6 +10,7 @@ from gpu_core.decisions.attempts.ledger_changes import LedgerFollower
 from gpu_core.decisions.costs.usage import usage_cost as cost
 from gpu_core.decisions.costs.usage.usage import sum_usage
 from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.prices import PriceChange, Rates
 from gpu_core.decisions.quota.usage_tracker import UsageTracker
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_policy
@@ -119,6 +120,37 @@ def test_what_never_was_costs_nothing():
     usage = book.usage(at(1))
     assert usage.micro_usd_by_budget["b0"] == 0
     assert usage.gpu_s_by_user == {("vision", "ada"): pytest.approx(0)}
+
+
+def test_what_has_freed_its_gpus_counts_until_then():
+    """For two hours, since Prefect does not answer; then its end is judged. Both days are equal."""
+    book = UsageTracker(make_policy(**budgets(("pool", {}), **FAIR)), at(3))
+    other = UsageTracker(make_policy(**budgets(("pool", {}), **FAIR)), at(3))
+    reported(book, held(0, None))
+    book.update(make_run(), held(0, None, gone_at=at(1)))
+    want = reported(other, held(0, 1)).usage(at(3))
+    for used in (book.usage(at(3)), _ended(book, held(0, 1)).usage(at(3))):
+        assert used.micro_usd_by_budget == want.micro_usd_by_budget == {"b0": 1_000_000}
+        assert used.gpu_s_by_user == pytest.approx(want.gpu_s_by_user)
+
+
+def _ended(book, attempt):
+    book.end(make_run(), attempt)
+    return book
+
+
+def test_a_price_that_changes_while_it_runs_counts_from_then():
+    """Not only when it has ended: a budget would be overspent by then."""
+    dearer = PriceChange(since=at(1), rates=Rates(gpu_micro_usd_per_hour=3_000_000, source="c"))
+    book = reported(UsageTracker(make_policy(**budgets(("pool", {}))), at(2)), held(0, None))
+    book.update(make_run(), held(0, None, later_prices=(dearer,)))
+    assert book.usage(at(2)).micro_usd_by_budget["b0"] == 4_000_000
+
+
+def test_what_is_not_open_is_not_updated():
+    book = UsageTracker(make_policy(**budgets(("pool", {}))), at(2))
+    book.update(make_run(), held(0, None, gone_at=at(1)))
+    assert book.usage(at(2)).micro_usd_by_budget["b0"] == 0
 
 
 def test_a_postponed_attempt_costs_its_budget_and_its_team_nothing():

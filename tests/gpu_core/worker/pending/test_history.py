@@ -19,6 +19,7 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.cluster import ZONE_LABEL
 from gpu_core.decisions.model.interruption_hazard import SPOT_PRIOR
+from gpu_core.decisions.model.prices import PriceChange, Rates
 from gpu_core.decisions.model.workload import RunTimeSource
 from gpu_core.decisions.requests.runs.run_workload import RunLimits, workload_from_request
 from gpu_core.decisions.requests.variables.job_variables import GpuRequest
@@ -109,6 +110,16 @@ def test_usage_follows_the_ledger(ledger, history):
     assert usage.gpu_s_by_user.keys() == {("vision", "ada")}
 
 
+def test_an_end_that_is_not_judged_yet_takes_nothing_more_from_a_budget(ledger, history):
+    """Prefect is away: the process has ended, and its GPUs are another run's."""
+    attempt_id = opened(ledger, make_run())
+    assert look(history, 1).micro_usd_by_budget == {"all": 1_000_000}
+    ledger.note_gone(attempt_id, at(1.5), None)
+    assert look(history, 4).micro_usd_by_budget == {"all": 1_500_000}
+    close(ledger, attempt_id, 1.5)
+    assert look(history, 5).micro_usd_by_budget == {"all": 1_500_000}
+
+
 def test_a_new_worker_knows_what_the_last_one_knew(ledger, history):
     """Everything is in the ledger; the sums agree to the micro-dollar, the shares to a float."""
     close(ledger, opened(ledger, make_run("ended")), 1.5)
@@ -121,7 +132,9 @@ def test_a_new_worker_knows_what_the_last_one_knew(ledger, history):
 
 STEPS = st.one_of(
     st.tuples(st.just("open"), st.integers(0, 3)),
-    st.tuples(st.sampled_from(["first step", "save", "withdraw"]), st.integers(0, 3)),
+    st.tuples(
+        st.sampled_from(["first step", "save", "withdraw", "gone", "dearer"]), st.integers(0, 3)
+    ),
     st.tuples(st.sampled_from([EndReason.COMPLETED, EndReason.INTERRUPTED]), st.integers(0, 3)),
     st.tuples(st.just("look"), st.just(0)),
 )
@@ -130,7 +143,7 @@ STEPS = st.one_of(
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEPS, min_size=5, max_size=30))
 def test_reading_what_has_changed_teaches_what_reading_all_teaches(steps):
-    """Whatever starts, steps, saves, ends or is withdrawn between two looks."""
+    """Whatever starts, steps, saves, gets dearer, ends or is withdrawn between two looks."""
     with TemporaryDirectory() as folder, Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
         history, open_ids, worked, numbers = History(ledger, "gpus"), {}, set(), Counter()
         for tick, (step, which) in enumerate(steps, start=1):
@@ -145,6 +158,13 @@ def test_reading_what_has_changed_teaches_what_reading_all_teaches(steps):
             elif step == "withdraw" and open_ids.get(run) not in worked:
                 # Only an attempt that has never started is withdrawn.
                 ledger.withdraw_attempt(open_ids.pop(run, ""))
+            elif step == "gone" and run in open_ids:
+                worked.add(open_ids[run])
+                ledger.note_gone(open_ids[run], at(hours), None)
+            elif step == "dearer" and run in open_ids:
+                ledger.add_price(
+                    make_attempt(attempt_id=open_ids[run], later_prices=(dear(hours),))
+                )
             elif isinstance(step, EndReason) and run in open_ids:
                 close(ledger, open_ids.pop(run), hours, step)
             elif step in ("first step", "save") and run in open_ids:
@@ -154,8 +174,15 @@ def test_reading_what_has_changed_teaches_what_reading_all_teaches(steps):
         warm, cold = look(history, end), look(new := History(ledger, "gpus"), end)
         assert warm.micro_usd_by_budget == cold.micro_usd_by_budget
         assert warm.gpu_s_by_budget == cold.gpu_s_by_budget
+        shares = [usage.gpu_s_by_user.get(("vision", "ada"), 0) for usage in (warm, cold)]
+        assert shares[0] == pytest.approx(shares[1], abs=1e-6)
         run_id = str(uuid4())
         assert known(history, run_id) == known(new, run_id)
+
+
+def dear(hours):
+    """A price that counts from then."""
+    return PriceChange(since=at(hours), rates=Rates(gpu_micro_usd_per_hour=9_000_000, source="c"))
 
 
 def report(attempt_id, step, hours):

@@ -86,7 +86,7 @@ def _hours(day: date, cost: RunCost, now: datetime) -> Iterator[tuple[int, Exact
     window = Window.of_day(day)
     for attempt in cost.attempts:
         start = max(attempt.admitted_at, window.start)
-        end = min(attempt.released_at or now, window.end)
+        end = min(attempt.freed_at or now, window.end)
         begin = window.start + timedelta(hours=(start - window.start) // timedelta(hours=1))
         while begin < end:
             until = begin + timedelta(hours=1)

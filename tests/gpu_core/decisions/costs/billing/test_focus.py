@@ -128,6 +128,12 @@ def test_a_node_that_is_only_planned_is_no_resource() -> None:
     assert {row["ResourceName"] for row in rows} == {None}
 
 
+def test_what_has_freed_its_gpus_is_charged_until_then() -> None:
+    gone = make_attempt("run-1", gone_at=at(0.5))
+    (charge,) = Charges([(make_run("run-1"), (gone,))], MARCH, NOW)
+    assert (charge.hours, charge.exact_micro_usd) == (Fraction(1, 2), 500_000)
+
+
 def march() -> Charges:
     return Charges(a_month(), MARCH, NOW, MACHINES)
 

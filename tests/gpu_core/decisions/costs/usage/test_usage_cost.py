@@ -57,6 +57,7 @@ def attempts(draw: st.DrawFn, run_id: str = "run-1", number: int = 1) -> Attempt
         price_micro_usd_per_gpu_hour=draw(st.none() | st.integers(0, 100_000_000)),
         admitted_at=admitted_at,
         released_at=end,
+        gone_at=draw(st.none() | moments) if end is None else None,
         end_reason=reason,
         checkpoint=draw(st.none() | st.sampled_from(["c1", "c2"])),
         checkpointed_at=draw(st.none() | moments),
@@ -165,6 +166,9 @@ def test_days_add_up_to_the_whole(of_runs: list[Attempt], now: datetime) -> None
         pytest.param(ended(price_micro_usd_per_gpu_hour=None), None, 1.0, id="no price"),
         pytest.param(ended(price_micro_usd_per_gpu_hour=0), 0, 1.0, id="a price of zero is free"),
         pytest.param(make_attempt(), 2_000_000, 2.0, id="still running: up to now"),
+        pytest.param(
+            make_attempt(gone_at=at(1.5)), 1_500_000, 1.5, id="its GPUs are free, its end is open"
+        ),
         pytest.param(make_attempt(admitted_at=at(3)), 0, 0.0, id="admitted after now: nothing"),
     ],
 )  # fmt: skip
