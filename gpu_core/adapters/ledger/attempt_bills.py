@@ -23,21 +23,18 @@ def replace_bills(
     found: Sequence[AttemptBill],
     reconciled_at: datetime,
 ) -> frozenset[str]:
-    """Write what a bill says; it replaces earlier bills of the same machines for the same time.
+    """Write what bills say; it replaces what earlier ones say of these machines for this time.
 
     Args:
         instances: The machines of the bill.
         window: Its time.
-        found: What it says.
+        found: What it says, and what earlier ones say of the time around it.
         reconciled_at: The moment.
 
     Returns:
         The runs of which bills say something else now; empty: nothing was written.
     """
-    before: set[AttemptBill] = set()
-    for ids in chunks(sorted(set(instances))):
-        here = (_c.instance.in_(ids), _c.bill_start < window.end, _c.bill_end > window.start)
-        before.update(_read(connection, sa.select(attempt_bills).where(*here)))
+    before = set(read_bills_in(connection, instances, window))
     gone, new = before - set(found), [part for part in found if part not in before]
     for part in sorted(gone, key=lambda p: (p.attempt_id, p.instance, p.bill_start)):
         connection.execute(
@@ -51,6 +48,17 @@ def replace_bills(
         rows = [asdict(part) | {"reconciled_at": reconciled_at} for part in new]
         connection.execute(sa.insert(attempt_bills), rows)
     return frozenset(part.flow_run_id for part in (*gone, *new))
+
+
+def read_bills_in(
+    connection: sa.Connection, instances: Iterable[str], window: Window
+) -> list[AttemptBill]:
+    """What do bills for a time in this window say of these machines?"""
+    found: list[AttemptBill] = []
+    for ids in chunks(sorted(set(instances))):
+        here = (_c.instance.in_(ids), _c.bill_start < window.end, _c.bill_end > window.start)
+        found += _read(connection, sa.select(attempt_bills).where(*here))
+    return found
 
 
 def read_run_bills(connection: sa.Connection, flow_run_ids: Sequence[str]) -> dict[str, RunBill]:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from gpu_core.adapters.ledger.attempt_bills import (
     read_bill_sums,
+    read_bills_in,
     read_run_bills,
     replace_bills,
 )
@@ -82,13 +83,13 @@ class CostRecords(LedgerDatabase):
     ) -> frozenset[str]:
         """Write down what a bill says of attempts; the costs of their runs are to be logged again.
 
-        It replaces what earlier bills say of the same machines for the same time: the same bill
+        All that earlier bills say of the same machines for a time in the window goes: the same bill
         again changes nothing.
 
         Args:
             instances: The machines of the bill that are in the ledger.
             window: Its time.
-            found: What it says.
+            found: What it says, and what earlier ones say of the time around it (`bills_around`).
             reconciled_at: The moment.
 
         Returns:
@@ -103,6 +104,11 @@ class CostRecords(LedgerDatabase):
             return changed
 
         return self._commits.write(write)
+
+    def bills_in(self, instances: Iterable[str], window: Window) -> tuple[AttemptBill, ...]:
+        """What do bills for a time in this window say of these machines?"""
+        with self._reader.begin() as connection:
+            return tuple(read_bills_in(connection, instances, window))
 
     def run_bills(self, flow_run_ids: Iterable[str]) -> dict[str, RunBill]:
         """What do bills say of these runs? Without those of which they say nothing."""

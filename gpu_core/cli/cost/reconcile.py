@@ -30,7 +30,7 @@ from gpu_core.decisions.costs.billing.reconciliation import (
     reconcile,
     window_of,
 )
-from gpu_core.decisions.costs.billing.run_bills import attempt_bills
+from gpu_core.decisions.costs.billing.run_bills import AttemptBill, attempt_bills, bills_around
 from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
 from gpu_core.decisions.costs.usage.usage import apportioned, round_half_up
 from gpu_core.decisions.costs.usage.usage_cost import Window
@@ -61,7 +61,8 @@ def run_reconcile(
         if window is not None and not dry_run:
             machines = [machine.instance for machine in reconciled.machines]
             parts = [part for run in runs for part in run.parts]
-            ledger.note_bills(machines, window, parts, now)
+            around = _bills_around(ledger, machines, window, now)
+            ledger.note_bills(machines, window, [*parts, *around], now)
     if as_json:
         print(json.dumps(_document(reconciled) | {"runs": run_documents(runs)}, indent=2))
     else:
@@ -80,6 +81,23 @@ def _reconciled_runs(
 ) -> tuple[ReconciledRun, ...]:
     records = ledger.usage(window.start, window.end, provenance=Provenance.MEASURED)
     return reconciled_runs(records, attempt_bills(reconciled, intervals, records, now))
+
+
+def _bills_around(
+    ledger: Ledger, machines: Sequence[str], window: Window, now: datetime
+) -> Sequence[AttemptBill]:
+    """What earlier bills say of these machines for the time before and after this bill's."""
+    earlier = [
+        bill
+        for bill in ledger.bills_in(machines, window)
+        if bill.bill_start < window.start or bill.bill_end > window.end
+    ]
+    if not earlier:
+        return ()
+    start = min(bill.bill_start for bill in earlier)
+    end = max(bill.bill_end for bill in earlier)
+    records = ledger.usage(start, end, provenance=Provenance.MEASURED)
+    return bills_around(window, earlier, ledger.capacity(start, end), records, now)
 
 
 def _read(path: Path) -> tuple[Sequence[str], Rows]:

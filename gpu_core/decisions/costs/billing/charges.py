@@ -230,7 +230,7 @@ def _committed_times(
             counted = counted_in(interval, window, now)
             found += [
                 CommittedTime(interval, month)
-                for month in ([] if counted is None else _months(counted.start, counted.end))
+                for month in ([] if counted is None else months(counted.start, counted.end))
             ]
     return found
 
@@ -322,12 +322,12 @@ def _periods(
     for change, until in zip(changes, ends, strict=True):
         start = max(change.since, attempt.admitted_at, window.start).astimezone(UTC)
         end = min(until, held_until, window.end).astimezone(UTC)
-        for month in _months(start, end):
+        for month in months(start, end):
             yield month, change
 
 
-def _months(start: datetime, end: datetime) -> Iterator[Window]:
-    """This time, cut at the turns of months."""
+def months(start: datetime, end: datetime) -> Iterator[Window]:
+    """This time, cut at the turns of UTC months."""
     while start < end:
         turn = min(end, billing_period(start).end)
         yield Window(start, turn)

@@ -3,26 +3,30 @@
 A run holds GPUs for a time on a machine of ours. The bill says what an hour of this machine costs,
 and the run's time there is billed at this rate instead of the ledger's. The rest of the machine's
 bill is idle time, and time that the ledger does not have.
+
+No part crosses the turn of a month, so that each month's report has its own.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
+from functools import cache
 
 from gpu_core.decisions.costs.billing.bill_lines import instance_key
+from gpu_core.decisions.costs.billing.charges import months
 from gpu_core.decisions.costs.billing.reconciliation import MachineBill, Reconciliation, billed_key
 from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
 from gpu_core.decisions.costs.capacity.idle import counted_in, held_on
-from gpu_core.decisions.costs.usage.usage import Exact, apportioned
+from gpu_core.decisions.costs.usage.usage import Exact, apportioned, round_half_up
 from gpu_core.decisions.costs.usage.usage_cost import RunCost, Window
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptBill:
-    """The charge of an attempt on one machine of a bill, and the bill for it."""
+    """The charge of an attempt on one machine of a bill in one month, and the bill for it."""
 
     flow_run_id: str
     attempt_id: str
@@ -30,6 +34,7 @@ class AttemptBill:
     """The machine, as `instance_key` has it."""
     bill_start: datetime
     bill_end: datetime
+    """The bill's time in this month."""
     charged_micro_usd: int
     """At the ledger's prices."""
     billed_micro_usd: int
@@ -45,10 +50,10 @@ class RunBill:
     billed_micro_usd: int = 0
     """What that part is billed."""
     parts: int = 0
-    """How many machines of attempts it is a sum of."""
+    """How many parts it is a sum of."""
 
     def with_part(self, part: AttemptBill) -> "RunBill":
-        """The same with one more machine of an attempt."""
+        """The same with one more part."""
         return RunBill(
             charged_micro_usd=self.charged_micro_usd + part.charged_micro_usd,
             billed_micro_usd=self.billed_micro_usd + part.billed_micro_usd,
@@ -85,7 +90,7 @@ def attempt_bills(
 ) -> tuple[AttemptBill, ...]:
     """What was each attempt charged for each machine of this bill, and what is that billed?
 
-    Of each machine the parts add up to no more than it is charged and billed, to the micro-dollar.
+    Of each machine the parts add up to what its runs are charged and billed, to the micro-dollar.
     Machines without a price in the ledger, or that are not on the bill, say nothing about runs.
 
     Args:
@@ -97,21 +102,83 @@ def attempt_bills(
     if reconciled.window is None:
         return ()
     rates = {machine.instance: rate for machine, rate in _rates(reconciled.machines)}
-    counted = _counted(intervals, rates, reconciled.window, now)
-    charged: dict[str, dict[_Ids, Exact]] = defaultdict(lambda: defaultdict(int))
+    machines, window = tuple(intervals), reconciled.window
+    periods = [
+        (period, _counted(machines, rates, period, now))
+        for period in months(window.start, window.end)
+    ]
+    charged: dict[str, dict[_Stay, Exact]] = defaultdict(lambda: defaultdict(int))
     for attempt in (each for _, attempts in records for each in attempts):
-        ids = attempt.flow_run_id, attempt.attempt_id
-        for instance, micro_usd in _charges(attempt, counted, now):
-            charged[instance][ids] += micro_usd
+        for period, counted in periods:
+            stay = attempt.flow_run_id, attempt.attempt_id, period
+            for instance, micro_usd in _charges(attempt, counted, now):
+                charged[instance][stay] += micro_usd
     return tuple(
         part
         for instance, of_machine in sorted(charged.items())
-        for part in _parts(instance, of_machine, rates[instance], reconciled.window)
+        for part in _parts(instance, of_machine, rates[instance])
     )
 
 
-_Ids = tuple[str, str]
-"""Of a run and its attempt."""
+def bills_around(
+    window: Window,
+    earlier: Iterable[AttemptBill],
+    intervals: Sequence[CapacityInterval],
+    records: Iterable[tuple[RunRecord, Sequence[Attempt]]],
+    now: datetime,
+) -> tuple[AttemptBill, ...]:
+    """What do earlier bills say of the time before and after this window, at their own rates?
+
+    A later bill replaces what they say of its own time alone: one with a line over the end of its
+    month leaves the rest of the next month as it is.
+
+    Args:
+        window: The time of the later bill.
+        earlier: What bills say of attempts for a time that is partly in the window.
+        intervals: The ledger's capacity in the time of these bills.
+        records: Runs that held GPUs in the time of these bills, with all their attempts.
+        now: Attempts that hold their GPUs are charged up to here.
+    """
+    bills = tuple(earlier)
+    instances = {bill.instance for bill in bills}
+    attempts = {each.attempt_id: each for _, of_run in records for each in of_run}
+
+    @cache
+    def counted(period: Window) -> _Counted:
+        return _counted(intervals, instances, period, now)
+
+    found = []
+    for bill in bills:
+        attempt = attempts.get(bill.attempt_id)
+        for period in _around(window, Window(bill.bill_start, bill.bill_end)):
+            if attempt is None or not bill.charged_micro_usd:
+                continue
+            of_machines = _charges(attempt, counted(period), now)
+            charged = sum(micro_usd for key, micro_usd in of_machines if key == bill.instance)
+            rate = Fraction(bill.billed_micro_usd, bill.charged_micro_usd)
+            if charged:
+                found.append(
+                    replace(
+                        bill,
+                        bill_start=period.start,
+                        bill_end=period.end,
+                        charged_micro_usd=round_half_up(charged),
+                        billed_micro_usd=round_half_up(charged * rate),
+                    )
+                )
+    return tuple(found)
+
+
+def _around(window: Window, period: Window) -> Iterator[Window]:
+    """The parts of a period that are before and after the window."""
+    if period.start < window.start:
+        yield Window(period.start, min(period.end, window.start))
+    if period.end > window.end:
+        yield Window(max(period.start, window.end), period.end)
+
+
+_Stay = tuple[str, str, Window]
+"""A run, its attempt, and the time of the bill in one month."""
 
 _Counted = Mapping[tuple[str, str], Sequence[tuple[str, Window]]]
 """By host and node: the machines that had this name, and when."""
@@ -127,15 +194,15 @@ def _rates(machines: Iterable[MachineBill]) -> Iterator[tuple[MachineBill, Fract
 
 def _counted(
     intervals: Iterable[CapacityInterval],
-    rates: Mapping[str, Fraction],
+    instances: Collection[str],
     window: Window,
     now: datetime,
 ) -> _Counted:
     found: dict[tuple[str, str], list[tuple[str, Window]]] = defaultdict(list)
     for interval in intervals:
-        instance = billed_key(instance_key(interval.instance_id or ""), rates)
+        instance = billed_key(instance_key(interval.instance_id or ""), instances)
         counted = counted_in(interval, window, now)
-        if counted is not None and instance in rates:
+        if counted is not None and instance in instances:
             found[interval.host, interval.node].append((instance, counted))
     return found
 
@@ -149,18 +216,16 @@ def _charges(attempt: Attempt, counted: _Counted, now: datetime) -> Iterator[tup
                 yield instance, micro_usd
 
 
-def _parts(
-    instance: str, charged: Mapping[_Ids, Exact], rate: Fraction, window: Window
-) -> Iterator[AttemptBill]:
+def _parts(instance: str, charged: Mapping[_Stay, Exact], rate: Fraction) -> Iterator[AttemptBill]:
     billed = [micro_usd * rate for micro_usd in charged.values()]
     whole = zip(charged, apportioned(list(charged.values())), apportioned(billed), strict=True)
-    for (flow_run_id, attempt_id), charged_micro_usd, billed_micro_usd in whole:
+    for (flow_run_id, attempt_id, period), charged_micro_usd, billed_micro_usd in whole:
         yield AttemptBill(
             flow_run_id=flow_run_id,
             attempt_id=attempt_id,
             instance=instance,
-            bill_start=window.start,
-            bill_end=window.end,
+            bill_start=period.start,
+            bill_end=period.end,
             charged_micro_usd=charged_micro_usd,
             billed_micro_usd=billed_micro_usd,
         )

@@ -135,9 +135,15 @@ def test_a_file_that_is_no_bill_is_refused(
     assert main(["cost", "reconcile", str(tmp_path / "no.csv"), "--ledger", ledger_path]) == 2
 
 
-def read(ledger_path: str, capsys: pytest.CaptureFixture[str], *by: str) -> Any:
-    """What a report says of the day's runs."""
-    command = ["cost", "report", "day", "--day", "2026-03-04", "--ledger", ledger_path, "--json"]
+def read(
+    ledger_path: str,
+    capsys: pytest.CaptureFixture[str],
+    *by: str,
+    period: str = "day",
+    day: str = "2026-03-04",
+) -> Any:
+    """What a report says of the runs of a period."""
+    command = ["cost", "report", period, "--day", day, "--ledger", ledger_path, "--json"]
     assert main([*command, *(f"--by={key}" for key in by)]) == 0
     return json.loads(capsys.readouterr().out)
 
@@ -183,6 +189,40 @@ def test_runs_are_marked_with_what_they_were_charged_and_are_billed(
     assert [tuple(row[key] for key in keys) for row in report["rows"]] == want
     assert report["total"]["billed_micro_usd"] == 6_250_000
     assert unlogged(with_runs) == [("large", "reconciled"), ("small", "reconciled")]
+
+
+@pytest.mark.parametrize("order", [("march", "april"), ("april", "march")])
+def test_a_line_over_the_end_of_a_month_leaves_both_months_their_bills(
+    ledger_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], order: tuple[str, str]
+) -> None:
+    """The run held a GPU at 2 USD for two hours of March and four of April.
+
+    The bill of March has half an hour of April on i-1; that of April begins with another machine.
+    """
+    hours = {
+        "march": [("i-1", "2026-03-31T22:00:00Z", "2026-04-01T00:30:00Z", "2.5")],
+        "april": [
+            ("i-1", "2026-04-01T00:30:00Z", "2026-04-01T04:00:00Z", "3.5"),
+            ("i-9", "2026-04-01T00:00:00Z", "2026-04-01T04:00:00Z", "4"),
+        ],
+    }
+    machine = make_interval("i-x", node="n", instance_id="i-1", since=at(658), until=at(664))
+    with Ledger.open(f"sqlite:///{ledger_path}") as ledger:
+        ledger.write_capacity(CapacityChanges((), (machine,)), [], at(658))
+        attempt = made("run-1", start=658, end=664, node="n")
+        ledger.import_records([(make_run("run-1", final_state="Completed"), [attempt])])
+    for month in (*order, *order):
+        rows = [
+            line(ResourceId=instance, ChargePeriodStart=start, ChargePeriodEnd=end,
+                 ConsumedQuantity=count)
+            for instance, start, end, count in hours[month]
+        ]  # fmt: skip
+        bill = written(tmp_path / f"{month}.csv", rows)
+        assert main(["cost", "reconcile", str(bill), "--ledger", ledger_path]) == 0
+        capsys.readouterr()
+    for day, want in (("2026-03-31", 4_000_000), ("2026-04-01", 8_000_000)):
+        total = read(ledger_path, capsys, period="month", day=day)["total"]
+        assert total["reconciled_micro_usd"] == want
 
 
 def test_the_same_bill_again_changes_nothing_and_a_corrected_one_replaces_it(

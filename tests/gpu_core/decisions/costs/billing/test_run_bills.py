@@ -10,9 +10,14 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.costs.billing.bill_lines import parse_bill
 from gpu_core.decisions.costs.billing.reconciliation import reconcile
-from gpu_core.decisions.costs.billing.run_bills import AttemptBill, attempt_bills, run_bills
+from gpu_core.decisions.costs.billing.run_bills import (
+    AttemptBill,
+    attempt_bills,
+    bills_around,
+    run_bills,
+)
 from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
-from gpu_core.decisions.costs.usage.usage_cost import run_cost
+from gpu_core.decisions.costs.usage.usage_cost import Window, run_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval
@@ -124,6 +129,60 @@ def test_when_all_of_a_run_is_reconciled(end: float, final_state: str | None, wa
     attempt = made("run-1", end=end)
     cost = run_cost(make_run("run-1", final_state=final_state), [attempt], NOW)
     assert run_bills(bills([line()], [attempt]))["run-1"].covers(cost) is want
+
+
+def test_a_bill_over_the_end_of_a_month_has_a_part_in_each() -> None:
+    """April begins 660 hours after the test day's noon. An hour is billed 20 USD instead of 16."""
+    machine = replace(OURS, since=at(658), until=at(662))
+    row = line(
+        ChargePeriodStart="2026-03-31T22:00:00Z", ChargePeriodEnd="2026-04-01T02:00:00Z",
+        ConsumedQuantity="4", BilledCost="80.0", EffectiveCost="80.0",
+    )  # fmt: skip
+    found = bills([row], [made("run-1", start=659.5, end=661)], machine)
+    got = [(p.bill_start, p.bill_end, p.charged_micro_usd, p.billed_micro_usd) for p in found]
+    assert got == [
+        (at(658), at(660), 1_000_000, 1_250_000),
+        (at(660), at(662), 2_000_000, 2_500_000),
+    ]
+
+
+EARLIER = AttemptBill(
+    flow_run_id="run-1",
+    attempt_id="run-1/1",
+    instance="i-1",
+    bill_start=at(0),
+    bill_end=at(4),
+    charged_micro_usd=8_000_000,
+    billed_micro_usd=10_000_000,
+)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "want"),
+    [
+        pytest.param(1, 2, [(0, 1, 2, 2.5), (2, 4, 4, 5)], id="an hour of four"),
+        pytest.param(2, 9, [(0, 2, 4, 5)], id="its end and later"),
+        pytest.param(-1, 2, [(2, 4, 4, 5)], id="its beginning and earlier"),
+        pytest.param(0, 4, [], id="its time"),
+    ],
+)
+def test_an_earlier_bill_keeps_what_it_says_of_the_time_around_a_later_one(
+    start: float, end: float, want: list[tuple[float, ...]]
+) -> None:
+    """A run on one GPU for four hours is charged 8 USD, and billed 10 USD."""
+    machine = replace(OURS, until=at(4))
+    records = [(make_run("run-1"), (made("run-1", end=4),))]
+    found = bills_around(Window(at(start), at(end)), [EARLIER], [machine], records, NOW)
+    assert [
+        (p.bill_start, p.bill_end, p.charged_micro_usd / 1e6, p.billed_micro_usd / 1e6)
+        for p in found
+    ] == [(at(first), at(last), charged, billed) for first, last, charged, billed in want]
+
+
+def test_where_a_run_held_nothing_an_earlier_bill_says_nothing() -> None:
+    records = [(make_run("run-1"), (made("run-1", start=1, end=2),))]
+    whole = replace(OURS, until=at(4))
+    assert not bills_around(Window(at(1), at(2)), [EARLIER], [whole], records, NOW)
 
 
 @given(
