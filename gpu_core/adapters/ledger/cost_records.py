@@ -26,6 +26,7 @@ from gpu_core.adapters.ledger.engine import (
 )
 from gpu_core.adapters.ledger.held_capacity import read_held
 from gpu_core.adapters.ledger.month_work import WorkQuestion, read_month_work
+from gpu_core.adapters.ledger.overlaps import read_held_twice
 from gpu_core.adapters.ledger.run_families import last_hosts
 from gpu_core.adapters.ledger.schema import (
     budget_alerts,
@@ -67,7 +68,8 @@ class CostRecords(LedgerDatabase):
             found = read_overlapping(connection, window.start, end, self._damaged)
             intervals = [i for i in found if asked.pool in (None, i.pool)]
             held = read_held(connection, intervals, asked) if intervals else {}
-        return capacity_cost(intervals, held, window, now)
+            twice = read_held_twice(connection, intervals, asked) if intervals else {}
+        return capacity_cost(intervals, held, window, now, twice)
 
     def month_work(self, asked: WorkQuestion) -> MonthWork:
         """What ran in a month, as far as savings depend on it?"""

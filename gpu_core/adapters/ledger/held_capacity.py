@@ -77,7 +77,7 @@ def _on_several_nodes(
     statement = (
         sa.select(*PAID, *REPRICED, *there)
         .join_from(runs, attempts)
-        .where(*overlapping(asked), _has_a_place(), _has_several_nodes())
+        .where(*overlapping(asked), has_a_place(), has_several_nodes())
     )
     for *values, later_prices, _, host, first, text, since_us, until_us in connection.execute(
         statement
@@ -118,12 +118,12 @@ def _counted_us(
     return by_node
 
 
-def _has_a_place() -> sa.ColumnElement[bool]:
+def has_a_place() -> sa.ColumnElement[bool]:
     """The nodes of an attempt that another scheduler has still to place are only planned."""
     return sa.or_(attempts.c.bound_at.is_not(None), attempts.c.released_at.is_not(None))
 
 
-def _has_several_nodes() -> sa.ColumnElement[bool]:
+def has_several_nodes() -> sa.ColumnElement[bool]:
     # As text: what is no JSON any more must not fail the whole report.
     text = sa.cast(attempts.c.shares, sa.String)
     return sa.func.coalesce(text.like('%"node"%"node"%'), sa.false())
@@ -173,8 +173,8 @@ def _stays(asked: CostQuestion) -> sa.CTE:
         )
         .where(
             *overlapping(asked),
-            _has_a_place(),
-            ~_has_several_nodes(),
+            has_a_place(),
+            ~has_several_nodes(),
             _c.since < min(asked.window.end, asked.now),
             sa.or_(_c.until.is_(None), _c.until > asked.window.start),
         )

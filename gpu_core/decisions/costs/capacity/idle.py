@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
+from types import MappingProxyType
 
 from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
 from gpu_core.decisions.costs.reports.cost_report import CostReport
@@ -29,6 +30,7 @@ from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 
 _MICROSECOND = timedelta(microseconds=1)
+_NOTHING_TWICE: Mapping[str, Usage] = MappingProxyType({})
 
 
 class IdleRule(StrEnum):
@@ -168,20 +170,24 @@ def parts_by_node(held: Sequence[NodeShare], node: str) -> dict[str, Fraction]:
     return parts
 
 
-def machine_cost(interval: CapacityInterval, held: Usage, counted: Window) -> MachineCost:
+def machine_cost(
+    interval: CapacityInterval, held: Usage, counted: Window, twice: Usage = NO_USAGE
+) -> MachineCost:
     """What did a machine cost, and which part of it did runs pay?
 
     Args:
         interval: The machine.
         held: What runs on it held and paid in `counted`.
         counted: See `counted_in`.
+        twice: The part of `held` that is beyond the whole of a GPU (`held_twice`).
     """
     held_us = (counted.end - counted.start) // _MICROSECOND
     price = interval.micro_usd_per_hour
     gpu_us = held_us * interval.gpus
     cost = Fraction(held_us * (price or 0), US_PER_HOUR)
-    paid = min(cost, held.exact_micro_usd)
-    idle_us = max(0, gpu_us - held.gpu_us)
+    once = held - twice if twice.gpu_us else held
+    paid = min(cost, once.exact_micro_usd)
+    idle_us = max(0, gpu_us - once.gpu_us)
     is_known = price is not None and not held.unpriced_gpu_us
     idle = Usage(
         gpu_us=idle_us,
@@ -285,6 +291,7 @@ def capacity_cost(
     held: Mapping[str, Usage],
     window: Window,
     now: datetime,
+    twice: Mapping[str, Usage] = _NOTHING_TWICE,
 ) -> CapacityCost:
     """What did all machines cost in the window, and which part of it did runs pay?
 
@@ -293,11 +300,14 @@ def capacity_cost(
         held: What runs held on each, by the interval's id.
         window: The time that counts.
         now: Machines that are there are counted up to here.
+        twice: The part of `held` on each that is beyond the whole of a GPU (`held_twice`).
     """
     found = []
     for interval in intervals:
         counted = counted_in(interval, window, now)
         if counted is not None:
-            of_interval = held.get(interval.interval_id, NO_USAGE)
-            found.append(machine_cost(interval, of_interval, counted))
+            of_runs, of_overlaps = (
+                each.get(interval.interval_id, NO_USAGE) for each in (held, twice)
+            )
+            found.append(machine_cost(interval, of_runs, counted, of_overlaps))
     return CapacityCost(machines=tuple(found))

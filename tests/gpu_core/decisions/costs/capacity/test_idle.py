@@ -21,6 +21,7 @@ from gpu_core.decisions.costs.capacity.idle import (
     parse_idle_rule,
     with_idle,
 )
+from gpu_core.decisions.costs.capacity.overlap import twice_on
 from gpu_core.decisions.costs.reports.cost_report import CostReport, CostSlice, cost_report
 from gpu_core.decisions.costs.usage.time_use import Tariff
 from gpu_core.decisions.costs.usage.usage import NO_USAGE, Usage, sum_usage
@@ -77,13 +78,15 @@ def cost(
 ) -> CapacityCost:
     """What machines cost with these runs, one by one."""
     of_machines: dict[str, Usage] = {}
+    twice: dict[str, Usage] = {}
     for interval in machines:
         counted = counted_in(interval, window, at(now))
         if counted is not None:
             of_machines[interval.interval_id] = sum_usage(
                 held_on(attempt, interval.node, counted, at(now)) for attempt in attempts
             )
-    return capacity_cost(machines, of_machines, window, at(now))
+            twice[interval.interval_id] = twice_on(interval, attempts, counted, at(now))
+    return capacity_cost(machines, of_machines, window, at(now), twice)
 
 
 @pytest.mark.parametrize(
@@ -104,9 +107,19 @@ def cost(
             0,
             id="six of seven MIG 1g",
         ),
-        pytest.param([held(1), held(2)], 0, 0, 0, id="a full hour next to another one"),
+        pytest.param([held(1), held(2)], 1, 3.670001, 3.670001, id="two at once on one GPU"),
         pytest.param(
-            [held(1), held(2), held(3)], 0, 0, 3.670001, id="clocks that overlap by an hour"
+            [held(1), held(2), held(3)], 1, 3.670001, 2 * 3.670001, id="three at once on one GPU"
+        ),
+        pytest.param(
+            [held(1), held(2, admitted_at=at(0.75), released_at=at(1.75))],
+            *(0.25, 0.25 * 3.670001, 0.25 * 3.670001),
+            id="the next one began a quarter of an hour before the last one's end",
+        ),
+        pytest.param(
+            [held(1, Fraction(3, 4)), held(2, Fraction(1, 2))],
+            *(1, 3.670001, 0.25 * 3.670001),
+            id="parts that are more than the GPU",
         ),
         pytest.param([held(1, released_at=at(9))], 0, 0, 0, id="a run that outlives its machine"),
         pytest.param(
