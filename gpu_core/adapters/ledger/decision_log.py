@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from gpu_core.adapters.ledger.engine import chunks
-from gpu_core.adapters.ledger.schema import decisions
+from gpu_core.adapters.ledger.schema import decisions, purged_policies
 from gpu_core.decisions.model.decision_chain import (
     POLICY_TEXT,
     Decision,
@@ -107,14 +107,18 @@ def policy_text_at(
     Returns:
         None: No record has the text of a policy.
     """
-    of_policy = sa.select(_c.decided_at, _c.numbers).where(
-        _c.kind == DecisionKind.POLICY_CHANGED.value
+    is_policy, p = _c.kind == DecisionKind.POLICY_CHANGED.value, purged_policies.c
+    known = sa.union_all(
+        sa.select(_c.pool, _c.decided_at, _c.numbers).where(is_policy),
+        sa.select(p.pool, p.decided_at, p.numbers),
     )
+    noted = known.subquery().c
+    of_policy = sa.select(noted.decided_at, noted.numbers)
     if pool is not None:
-        of_policy = of_policy.where(_c.pool == pool)
+        of_policy = of_policy.where(noted.pool == pool)
     then = _stored(moment)
-    before = of_policy.where(_c.decided_at <= then).order_by(_c.decided_at.desc())
-    after = of_policy.where(_c.decided_at > then).order_by(_c.decided_at)
+    before = of_policy.where(noted.decided_at <= then).order_by(noted.decided_at.desc())
+    after = of_policy.where(noted.decided_at > then).order_by(noted.decided_at)
     for statement in (before, after):
         for row in connection.execute(statement):
             numbers = _numbers(row.numbers)

@@ -1,4 +1,7 @@
-"""Purges of the log of decisions: old records go, and a signed anchor of each chain stays."""
+"""Purges of the log of decisions: old records go, a signed anchor of each chain stays.
+
+So do the texts of policies, outside the chains: a report of a past month uses the one of then.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -7,8 +10,10 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 
 from gpu_core.adapters.ledger.decision_log import lock_chain
-from gpu_core.adapters.ledger.schema import decision_anchors, decisions
+from gpu_core.adapters.ledger.engine import upsert
+from gpu_core.adapters.ledger.schema import decision_anchors, decisions, purged_policies
 from gpu_core.decisions.model.decision_anchor import Anchor, signed_anchor
+from gpu_core.decisions.model.decision_chain import DecisionKind
 from gpu_core.decisions.optimization.proposals.records import WRITER as PROPOSALS
 
 _c = decisions.c
@@ -60,6 +65,15 @@ def purge(
             continue
         anchor = signed_anchor(writer, number, record_hash, now, key)
         connection.execute(sa.insert(decision_anchors).values(asdict(anchor)))
-        old = sa.delete(decisions).where(_c.writer == writer, _c.number <= number)
-        deleted[writer] = connection.execute(old).rowcount
+        is_old = sa.and_(_c.writer == writer, _c.number <= number)
+        _keep_policies(connection, is_old)
+        deleted[writer] = connection.execute(sa.delete(decisions).where(is_old)).rowcount
     return deleted
+
+
+def _keep_policies(connection: sa.Connection, is_old: sa.ColumnElement[bool]) -> None:
+    kept = purged_policies.c
+    is_policy = _c.kind == DecisionKind.POLICY_CHANGED.value
+    old = sa.select(*(_c[column.name] for column in kept)).where(is_old, is_policy)
+    insert = upsert(connection.dialect.name)(purged_policies)
+    connection.execute(insert.from_select(list(kept), old).on_conflict_do_nothing())

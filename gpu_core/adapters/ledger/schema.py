@@ -401,6 +401,16 @@ decision_anchors = sa.Table(
     sa.Column("signature", sa.String, nullable=False),
 )
 
+# The policies of records that a purge deleted: reports of past months use what was in force then.
+purged_policies = sa.Table(
+    "purged_policies",
+    metadata,
+    sa.Column("decision_id", sa.String, primary_key=True),
+    sa.Column("pool", sa.String, nullable=False),
+    sa.Column("decided_at", sa.String, nullable=False),
+    sa.Column("numbers", sa.String, nullable=False),
+)
+
 # What refresh-catalog found: a price sheet for each provider.
 catalogs = sa.Table(
     "catalogs",

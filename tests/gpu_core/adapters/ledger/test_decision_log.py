@@ -164,3 +164,12 @@ def test_a_purge_cuts_the_beginning_of_each_chain_and_its_writer_continues(ledge
         (WRITER, 4, 1, None),
         ("other", 1, 0, None),
     ]
+
+
+def test_a_report_of_a_past_month_has_its_policy_after_a_purge(ledger: Ledger) -> None:
+    changes = [policy_change(n, 10 * n, "gpus", {POLICY_TEXT: str(n)}) for n in (1, 2, 3)]
+    ledger.log(Logged(WRITER, changes))
+    before = [ledger.policy_text_at("gpus", at(hours)) for hours in (5, 15, 25, 35)]
+    cuts = ledger.purgeable_decisions(at(29))
+    assert ledger.purge_decisions(cuts, b"a key of the platform team", at(40)) == {WRITER: 2}
+    assert [ledger.policy_text_at("gpus", at(hours)) for hours in (5, 15, 25, 35)] == before

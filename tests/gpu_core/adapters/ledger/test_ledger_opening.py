@@ -60,6 +60,7 @@ def test_an_upgrade_takes_no_planned_node_for_a_certain_one(ledger_url: str) -> 
     with engine.begin() as connection:
         for column in ("bound_at", "gone_at", "exit", "saves", "save_stall_s"):
             connection.execute(sa.text(f"ALTER TABLE attempts DROP COLUMN {column}"))
+        connection.execute(sa.text("DROP TABLE purged_policies"))
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0020'"))
     engine.dispose()
     with Ledger.open(ledger_url) as ledger:
