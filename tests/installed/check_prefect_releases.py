@@ -32,8 +32,8 @@ def lowest(allowed: SpecifierSet) -> str:
 def has_all(wanted: list[str]) -> bool:
     """Install these releases next to the others, and look."""
     with tempfile.TemporaryDirectory() as folder:
-        pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        subprocess.run([*pip, "--no-compile", "--no-deps", "--target", folder, *wanted], check=True)
+        uv = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable)
+        subprocess.run([*uv, "--no-deps", "--target", folder, *wanted], check=True)
         looked = subprocess.run(
             [sys.executable, "-c", LOOK], env={**os.environ, "PYTHONPATH": folder}
         )
