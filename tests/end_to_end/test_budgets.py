@@ -12,7 +12,7 @@ from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from gpu_core.decisions.model.attempts import EndReason
-from tests.end_to_end.conftest import FLOWS
+from tests.end_to_end.conftest import ENGINE, FLOWS
 from tests.support.waiting import wait_for
 
 DOLLAR_A_SECOND = """
@@ -85,7 +85,7 @@ def test_budgets_warn_hold_and_stop_with_a_checkpoint(server, new_pool, tmp_path
         queue = "critical" if name == "critical" else "medium"
         team = {"critical": "vision", "held": "speech"}.get(name, name)
         deployment = pool.deploy(
-            f"{FLOWS}:count_until_released", queue, team=team, expected_duration="2s"
+            f"{FLOWS}:count_until_released", queue, team=team, expected_duration="2s", **ENGINE
         )
         runs[name] = pool.submit(deployment, name, {"folder": str(folder)})
     pool.start_worker()

@@ -7,7 +7,7 @@ import boto3
 import pytest
 
 from gpu_core.decisions.model.attempts import EndReason
-from tests.end_to_end.conftest import FLOWS, closed, processes_of
+from tests.end_to_end.conftest import ENGINE, FLOWS, closed, processes_of
 from tests.support.prefect_stack import Pool
 from tests.support.s3_server import S3Server
 from tests.support.waiting import wait_for
@@ -66,7 +66,7 @@ def test_a_run_outlives_its_store_its_processes_and_a_flipped_bit(new_pool, s3, 
     counting = tmp_path / "counting"
     counting.mkdir()
     run = pool.submit(
-        pool.deploy(f"{FLOWS}:count_until_released", env=dict(s3.environment)),
+        pool.deploy(f"{FLOWS}:count_until_released", env=dict(s3.environment), **ENGINE),
         "counting",
         {"folder": str(counting)},
         checkpoint_uri=f"s3://{BUCKET}/team",
@@ -105,7 +105,7 @@ def test_a_run_does_not_start_without_the_store_that_it_needs(new_pool, s3, tmp_
     """It would find out hours later, at its first save."""
     pool = new_pool(POLICY)
     run = pool.submit(
-        pool.deploy(f"{FLOWS}:count_until_released", env=dict(s3.environment)),
+        pool.deploy(f"{FLOWS}:count_until_released", env=dict(s3.environment), **ENGINE),
         "hopeless",
         {"folder": str(tmp_path)},
         checkpoint_uri="s3://no-such-bucket/team",

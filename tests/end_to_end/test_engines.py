@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.conftest import FLOWS, closed
+from tests.end_to_end.conftest import ENGINE, FLOWS, closed
 from tests.support.bundle_storage import storage_configuration
 from tests.support.prefect_stack import Pool
 from tests.support.submitting import start, submitted
@@ -25,7 +25,7 @@ def interrupt(pool: Pool, run: str, folder: Path) -> None:
     """Let a run that begins be preempted, and begin again where it was."""
     wait_for((folder / "began-1").exists, "its first attempt begins")
     urgent = pool.submit(
-        pool.deploy(f"{FLOWS}:do_nothing", queue="critical", gpu_count=8), "urgent"
+        pool.deploy(f"{FLOWS}:do_nothing", queue="critical", gpu_count=8, **ENGINE), "urgent"
     )
     pool.wait_until(urgent, "Completed")
     wait_for((folder / "began-2").exists, "its second attempt begins")
@@ -66,7 +66,9 @@ def test_a_submitted_flow_is_preempted_and_goes_on_and_is_tried_again(
 def test_a_bound_flow_that_is_called_waits_in_the_queue(pool: Pool, tmp_path: Path) -> None:
     folder = tmp_path / "called"
     everything = pool.submit(
-        pool.deploy(f"{FLOWS}:count_until_released", gpu_count=8), "all", {"folder": str(tmp_path)}
+        pool.deploy(f"{FLOWS}:count_until_released", gpu_count=8, **ENGINE),
+        "all",
+        {"folder": str(tmp_path)},
     )
     wait_for((tmp_path / "began-1").exists, "somebody has all GPUs")
     with start("call", pool, folder) as caller:

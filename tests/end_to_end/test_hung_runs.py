@@ -2,7 +2,7 @@
 
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.telemetry.hung_training_markdown import HANG_KEY
-from tests.end_to_end.conftest import FLOWS, closed
+from tests.end_to_end.conftest import ENGINE, FLOWS, closed
 from tests.support.nvml_driver import build_driver, gpu_lines
 from tests.support.waiting import wait_for
 
@@ -29,7 +29,7 @@ def test_a_hung_run_is_named_with_its_stack_and_resumed(new_pool, tmp_path):
     }
     folder = tmp_path / "hung"
     folder.mkdir()
-    deployment = pool.deploy(f"{FLOWS}:count_and_hang_once", gpu_count=1)
+    deployment = pool.deploy(f"{FLOWS}:count_and_hang_once", gpu_count=1, **ENGINE)
     run = pool.submit(deployment, "hung", {"folder": str(folder)})
     pool.start_worker()
 

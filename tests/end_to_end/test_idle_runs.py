@@ -2,7 +2,7 @@
 
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.telemetry.use_markdown import USE_KEY
-from tests.end_to_end.conftest import FLOWS
+from tests.end_to_end.conftest import ENGINE, FLOWS
 from tests.support.nvml_driver import build_driver, gpu_lines
 from tests.support.waiting import wait_for
 
@@ -36,7 +36,7 @@ def test_an_idle_run_is_warned_saved_and_stopped_and_one_that_works_is_left_alon
     for name, flow in (("idle", "count_and_hold"), ("working", "count_until_released")):
         folder = tmp_path / name
         folder.mkdir()
-        deployment = pool.deploy(f"{FLOWS}:{flow}", gpu_count=1)
+        deployment = pool.deploy(f"{FLOWS}:{flow}", gpu_count=1, **ENGINE)
         runs[name] = pool.submit(deployment, name, {"folder": str(folder)})
     pool.start_worker()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_core.decisions.model.attempts import EndReason
-from tests.end_to_end.conftest import FLOWS
+from tests.end_to_end.conftest import ENGINE, FLOWS
 from tests.support.nvml_driver import build_driver, gpu_lines
 from tests.support.waiting import wait_for
 
@@ -38,7 +38,7 @@ def test_xid_79_and_90_degrees_each_move_a_training_to_another_gpu(new_pool, mac
     runs = {}
     for name, folder in folders.items():
         folder.mkdir()
-        deployment = pool.deploy(f"{FLOWS}:count_until_released", gpu_count=1)
+        deployment = pool.deploy(f"{FLOWS}:count_until_released", gpu_count=1, **ENGINE)
         runs[name] = pool.submit(deployment, name, {"folder": str(folder)})
     training, neighbour = runs["training"], runs["neighbour"]
     pool.start_worker()

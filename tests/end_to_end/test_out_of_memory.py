@@ -2,7 +2,7 @@
 
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.requests.out_of_memory.shortage import MemoryShortage, memory_shortage
-from tests.end_to_end.conftest import FLOWS, POLICY, closed
+from tests.end_to_end.conftest import ENGINE, FLOWS, POLICY, closed
 from tests.support.waiting import wait_for
 
 SHRINK = f"{POLICY}memory: {{action: shrink, remember: true}}\n"
@@ -12,10 +12,10 @@ def test_a_run_out_of_gpu_memory_shrinks_until_it_completes(new_pool, tmp_path):
     pool = new_pool(SHRINK)
     folder = tmp_path / "training"
     folder.mkdir()
-    deployment = pool.deploy(f"{FLOWS}:train_in_little_gpu_memory", gpu_count=1)
+    deployment = pool.deploy(f"{FLOWS}:train_in_little_gpu_memory", gpu_count=1, **ENGINE)
     run = pool.submit(deployment, "training", {"folder": str(folder)})
     exhausted = pool.submit(
-        pool.deploy(f"{FLOWS}:exhaust_host_memory", gpu_count=1, max_failures=2),
+        pool.deploy(f"{FLOWS}:exhaust_host_memory", gpu_count=1, max_failures=2, **ENGINE),
         *("exhausted", {"folder": str(folder)}),
     )
     pool.start_worker()

@@ -17,7 +17,7 @@ from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.optimization.proposals.proposal import ProposalKind
 from gpu_core.decisions.optimization.proposals.records import ProposalRecord, ProposalState
 from gpu_core.decisions.optimization.proposals.verification import SavingVerdict
-from tests.end_to_end.conftest import FLOWS, closed
+from tests.end_to_end.conftest import ENGINE, FLOWS, closed
 from tests.support.browser import Page, browser
 from tests.support.prefect_stack import Pool
 from tests.support.waiting import wait_for
@@ -39,7 +39,7 @@ class Loop:
 
     def start(self, file: str, **parameters: object) -> str:
         """Start one of the loop's flows, each in a file of its own name."""
-        deployment = self.pool.deploy(f"flows/{file}.py:{file}", gpu_count=0)
+        deployment = self.pool.deploy(f"flows/{file}.py:{file}", gpu_count=0, **ENGINE)
         return self.pool.submit(deployment, file, parameters)
 
     def complete(self, run: str) -> None:

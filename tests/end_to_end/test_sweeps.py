@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from blocks.usage_ledger import UsageLedger
 from gpu_core.decisions.model.attempts import EndReason
-from tests.end_to_end.conftest import FLOWS, POLICY
+from tests.end_to_end.conftest import ENGINE, FLOWS, POLICY
 from tests.support.prefect_stack import Pool
 from tests.support.waiting import wait_for
 
@@ -88,8 +88,8 @@ def story(new_pool, tmp_path: Path) -> SweepStory:
     pool.environment["PREFECT_INTEGRATIONS_GPU_MLFLOW_TRACKING_URI"] = tracking_uri
     with temporary_settings({PREFECT_API_URL: f"{pool.ui_url}/api"}):
         UsageLedger(url=SecretStr(pool.ledger_url)).save(pool.name)
-    trained = pool.deploy(f"{FLOWS}:train_in_a_sweep")
-    sweep = pool.deploy("flows/run_sweep.py:run_sweep", gpu_count=0)
+    trained = pool.deploy(f"{FLOWS}:train_in_a_sweep", **ENGINE)
+    sweep = pool.deploy("flows/run_sweep.py:run_sweep", gpu_count=0, **ENGINE)
     return SweepStory(pool, tmp_path, trained, sweep)
 
 

@@ -19,7 +19,7 @@ from blocks.checkpoint_store import CheckpointStore
 from blocks.mlflow_tracking import MLflowTracking
 from blocks.usage_ledger import UsageLedger
 from gpu_core.decisions.model.attempts import EndReason
-from tests.end_to_end.conftest import FLOWS, closed
+from tests.end_to_end.conftest import ENGINE, FLOWS, closed
 from tests.support.prefect_stack import Pool, PrefectServer
 from tests.support.waiting import wait_for
 
@@ -39,7 +39,7 @@ class LeftBehind:
         )
         self._server = server
         self.folder = folder
-        deployment = self.pool.deploy(f"{FLOWS}:count_until_released", queue="low")
+        deployment = self.pool.deploy(f"{FLOWS}:count_until_released", queue="low", **ENGINE)
         parameters: dict[str, object] = {"folder": str(folder)}
         self.running = self.pool.submit(deployment, "running", parameters, gpu_count=4)
         self.ended = self.pool.submit(deployment, "ended", parameters, gpu_count=2)
