@@ -195,7 +195,7 @@ def _namespace_until_gone(cluster: Cluster) -> Iterator[Namespace]:
 
 def start_worker(pool: Pool) -> Service:
     """Start a worker of the pool; returns when it says that it has started."""
-    worker = pool.start_worker()
+    worker = pool.start_worker(parent="usual")  # a new interpreter, as of users
     wait_for(lambda: "started" in worker.log.read_text(), "the worker started", 120)
     return worker
 

@@ -133,7 +133,7 @@ def test_no_secret_is_shown_anywhere(
             gpu_count=1,
             checkpoint_uri=f"ftp://ada:{CANARY}-store@{'h' * 200}",
         )
-        pool.start_worker()
+        pool.start_worker(parent="usual")  # with arguments that the list of processes has
         wait_for(lambda: journal.entries("begin"), "the run began")
         environments = [process.environ() for process in processes_of(good)]
         release.touch()

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.support.prefect_stack import PrefectServer
+from tests.support.preloaded import run
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,8 +30,11 @@ deployments:
 
 
 def setup(
-    environment: Mapping[str, str], *arguments: str, folder: Path = ROOT
+    environment: Mapping[str, str], *arguments: str, folder: Path = ROOT, is_new: bool = False
 ) -> subprocess.CompletedProcess[str]:
+    """Run the command; `is_new`: by an interpreter that has imported nothing."""
+    if not is_new:
+        return run("prefect-gpu", ("setup", *arguments), environment, folder)
     return subprocess.run(
         [sys.executable, "-P", "-m", "gpu_core.cli", "setup", *arguments],
         env=dict(environment), cwd=folder, capture_output=True, text=True, check=False,
@@ -38,10 +42,14 @@ def setup(
 
 
 def run_setup(
-    environment: Mapping[str, str], *arguments: str, pool: str = "gpu", folder: Path = ROOT
+    environment: Mapping[str, str],
+    *arguments: str,
+    pool: str = "gpu",
+    folder: Path = ROOT,
+    is_new: bool = False,
 ) -> dict[str, str]:
     """Run the command; the mark of each object that it names."""
-    done = setup(environment, "--pool", pool, *arguments, folder=folder)
+    done = setup(environment, "--pool", pool, *arguments, folder=folder, is_new=is_new)
     assert done.returncode == 0, done.stdout + done.stderr
     marked = tuple(f"  {mark} " for mark in "+~=!")
     lines = [line.strip() for line in done.stdout.splitlines() if line.startswith(marked)]
@@ -187,7 +195,8 @@ def test_a_folder_of_ones_own_gets_everything_and_a_dry_run_changes_nothing(
     before = content(server)
     dry = run_setup(environment, *addresses, "--dry-run", pool="own", folder=project)
     assert content(server) == before
-    first = run_setup(environment, *addresses, pool="own", folder=project)
+    # Of the folders of the same names that are not ours an interpreter knows when it is new.
+    first = run_setup(environment, *addresses, pool="own", folder=project, is_new=True)
     after = content(server)
     dry_again = run_setup(environment, *addresses, "--dry-run", pool="own", folder=project)
     assert content(server) == after

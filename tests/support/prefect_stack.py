@@ -2,12 +2,14 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 from uuid import uuid4
 
 import httpx
@@ -18,6 +20,7 @@ from gpu_core.cli.quickstart.services import Service, Services, free_port
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from tests.support import signals
 from tests.support.postgresql import new_database
+from tests.support.preloaded import fork
 from tests.support.waiting import wait_for
 
 # A server that ends while it starts fails at once. With a load of 15 one took over 240 s.
@@ -28,13 +31,29 @@ _UP_S = 600.0
 _ANSWER_S = 600.0
 
 
+class Processes(Services):
+    """Services, some of which are forked."""
+
+    def fork(self, name: str, arguments: Sequence[str]) -> Service:
+        """Start a command of Prefect from a process that has imported it."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        log = self._folder / f"{name}.log"
+        log.touch()
+        process = cast(
+            "subprocess.Popen[bytes]", fork("prefect", arguments, self._environment, log)
+        )
+        service = Service(name, process, log)
+        self._started.append(service)
+        return service
+
+
 @dataclass(slots=True)
 class PrefectServer:
     """A started server and the world that its clients live in."""
 
     api_url: str
     environment: Mapping[str, str]
-    services: Services
+    services: Processes
     folder: Path
     command: Sequence[str]
     service: Service
@@ -93,7 +112,7 @@ def clean_environment(folder: Path) -> dict[str, str]:
 
 
 def start_server(
-    services: Services,
+    services: Processes,
     folder: Path,
     database_url: str | None = None,
     name: str = "prefect-server",
@@ -132,7 +151,7 @@ def new_server(
     url = None
     if postgresql is not None:
         url = new_database(postgresql).replace("postgresql:", "postgresql+asyncpg:", 1)
-    with Services(folder / "logs", clean_environment(folder)) as services:
+    with Processes(folder / "logs", clean_environment(folder)) as services:
         yield start_server(services, folder, url, settings=settings)
 
 
@@ -140,6 +159,8 @@ def new_server(
 
 
 _LOG_LINES = 80
+
+_READ_AT_START = ("LD_LIBRARY_PATH", "PYTHONPATH")
 
 
 class Pool:
@@ -180,6 +201,7 @@ class Pool:
         self.ui_url = server.api_url.removesuffix("/api")
         self._http = server.client()
         self._deployments: dict[str, str | None] = {}
+        self._opened: tuple[str, Ledger] | None = None
         self.environment = {
             **server.environment,
             "PREFECT_INTEGRATIONS_GPU_POLICY_PATH": str(self.policy_path),
@@ -318,26 +340,34 @@ class Pool:
     # -- the worker ------------------------------------------------------------------------------
 
     def start_worker(
-        self, parent: str = "usual", worker_type: str | None = None, options: Sequence[str] = ()
+        self,
+        parent: str | None = None,
+        worker_type: str | None = None,
+        options: Sequence[str] = (),
     ) -> Service:
         """Start a worker as a process of its own.
 
         Args:
-            parent: What its parent did to its signals: `usual`, `nohup` or `deaf`.
+            parent: What its parent did to its signals: `usual`, `nohup` or `deaf`. None: it is
+                forked from a process that has imported all it needs, unless Python or the system's
+                loader would find other variables at their start.
             worker_type: Its type, where that is not the pool's.
             options: More options of `prefect worker start`.
         """
         number = len(self._workers) + 1
-        self._server.services.use(self.environment)
-        command = [
-            *(sys.executable, "-m", "prefect", "worker", "start"),
-            *("--pool", self.name, "--type", worker_type or self._worker_type),
+        services, name = self._server.services, f"{self.name}-worker-{number}"
+        services.use(self.environment)
+        arguments = [
+            *("worker", "start", "--pool", self.name, "--type", worker_type or self._worker_type),
             *("--name", f"{self.name}-{number}"),
             *options,
         ]
-        service = self._server.services.start(
-            f"{self.name}-worker-{number}", signals.under(parent, command)
-        )
+        is_like_here = all(self.environment.get(n) == os.environ.get(n) for n in _READ_AT_START)
+        if parent is None and is_like_here:
+            service = services.fork(name, arguments)
+        else:
+            command = [sys.executable, "-m", "prefect", *arguments]
+            service = services.start(name, signals.under(parent or "usual", command))
         self._workers.append(service)
         return service
 
@@ -375,15 +405,25 @@ class Pool:
 
     def attempts_of(self, flow_run_ids: Sequence[str]) -> dict[str, tuple[Attempt, ...]]:
         """The attempts of each of these runs, from the ledger."""
-        with Ledger.open(self.ledger_url) as ledger:
-            return ledger.attempts_of(flow_run_ids)
+        return self._ledger().attempts_of(flow_run_ids)
 
     def record(self, flow_run_id: str) -> RunRecord:
         """The run itself, from the ledger, which has it."""
-        with Ledger.open(self.ledger_url) as ledger:
-            found = ledger.run(flow_run_id)
+        found = self._ledger().run(flow_run_id)
         assert found is not None
         return found
+
+    def _ledger(self) -> Ledger:
+        """Its ledger, which stays open: stories look ten times a second whether a run has ended."""
+        if self._opened is None or self._opened[0] != self.ledger_url:
+            self._close_ledger()
+            self._opened = (self.ledger_url, Ledger.open(self.ledger_url))
+        return self._opened[1]
+
+    def _close_ledger(self) -> None:
+        if self._opened is not None:
+            self._opened[1].close()
+            self._opened = None
 
     def close(self) -> None:
         """Stop the worker and every process of this pool's runs."""
@@ -393,6 +433,7 @@ class Pool:
         for process in mine:
             process.kill()
         psutil.wait_procs(mine, timeout=5)
+        self._close_ledger()
         self._http.close()
 
     def processes(self) -> list[psutil.Process]:

@@ -1,0 +1,15 @@
+"""What `tests.support.preloaded` imports once, in the process that is forked."""
+
+import sys
+
+import prefect.cli.worker
+from prefect.plugins import load_prefect_collections
+
+import gpu_core.cli.setup.command
+from gpu_core.worker import WORKERS
+
+__all__ = ["WORKERS", "gpu_core", "prefect"]
+
+load_prefect_collections()
+# The folder in which a command runs is no place of modules, whichever it is.
+sys.path[:] = [path for path in sys.path if path]
