@@ -130,6 +130,9 @@ def test_setup_makes_what_is_missing_and_repeats_without_a_change(prefect_on_sql
         template = http.get("/work_pools/gpu").json()["base_job_template"]
         template["variables"]["properties"]["gpu_count"]["default"] = 4
         del template["variables"]["properties"]["gpu_memory_gib"]
+        # The form of the version before.
+        text_or_null = [{"type": "string"}, {"type": "null"}]
+        template["variables"]["properties"]["team"] = {"anyOf": text_or_null, "default": None}
         http.patch("/work_pools/gpu", json={"base_job_template": template}).raise_for_status()
     again = run_setup(environment, "--checkpoint-uri", str(tmp_path / "elsewhere"))
     with prefect_on_sqlite.client() as http:
@@ -151,6 +154,7 @@ def test_setup_makes_what_is_missing_and_repeats_without_a_change(prefect_on_sql
     assert next(queue for queue in queues if queue["name"] == "low")["priority"] == 4
     assert after["gpu_count"]["default"] == 4
     assert "gpu_memory_gib" in after
+    assert after["team"] == {"type": "string"}
 
 
 def test_a_clusters_pool_gets_its_namespace_and_image_and_no_folders_of_this_machine(
