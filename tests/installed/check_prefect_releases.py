@@ -32,8 +32,11 @@ def lowest(allowed: SpecifierSet) -> str:
 def has_all(wanted: list[str]) -> bool:
     """Install these releases next to the others, and look."""
     with tempfile.TemporaryDirectory() as folder:
-        uv = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable)
-        subprocess.run([*uv, "--no-deps", "--target", folder, *wanted], check=True)
+        install = ("install", "--quiet", "--no-deps", "--target", folder, *wanted)
+        uv = (sys.executable, "-m", "uv", "pip", *install, "--python", sys.executable)
+        if subprocess.run(uv).returncode:  # it knows no pip.conf
+            pip = (sys.executable, "-m", "pip", *install, "--disable-pip-version-check")
+            subprocess.run(pip, check=True)
         looked = subprocess.run(
             [sys.executable, "-c", LOOK], env={**os.environ, "PYTHONPATH": folder}
         )
