@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from gpu_core.decisions.model.cluster import SPOT, Node
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR
 from gpu_core.decisions.simulation.cluster.nodes import NodeStay
-from gpu_core.decisions.simulation.cluster.outcomes import Held, JobOutcome, Simulation
+from gpu_core.decisions.simulation.cluster.outcomes import JobOutcome, SimulatedAttempt, Simulation
 from gpu_core.decisions.simulation.policies.metrics import Spread, metrics, spread, wait_s
 
 
@@ -182,7 +182,7 @@ def _recoveries_s(outcomes: Iterable[JobOutcome]) -> Iterator[float]:
                 since_s = held.end_s
 
 
-def _had_gpus(held: Held) -> bool:
+def _had_gpus(held: SimulatedAttempt) -> bool:
     """Did its nodes come before it ended?"""
     return held.end_s == held.start_s or held.start_s + held.nodes_came_after_s < held.end_s
 

@@ -22,7 +22,7 @@ from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.optimization.proposals.period import Period
 from gpu_core.decisions.optimization.proposals.propose import optimize
 from gpu_core.decisions.optimization.proposals.run_facts import Record, run_facts
-from gpu_core.decisions.optimization.proposals.verification import verify
+from gpu_core.decisions.optimization.proposals.verification import verify_saving
 from gpu_core.decisions.policy.policy import parse_policy
 
 _SPOT_PRICE, _PRICE = 1_200_000, 3_000_000
@@ -140,7 +140,7 @@ def judged(seed: int) -> tuple[list[Outcome], int, int, int]:
     for proposal in found.proposals:
         case = by_name[proposal.deployment]
         after = list(history.days(case.changed, day, proposal.verify_days))
-        measured = verify(proposal, run_facts(after, _everything(), _LATER)).saving
+        measured = verify_saving(proposal, run_facts(after, _everything(), _LATER)).saving
         if measured is not None:
             saving = proposal.saving
             outcomes.append(

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-from gpu_core.cli.simulate.command import Replayed, replay
+from gpu_core.cli.simulate.command import PolicyReplay, replay_policies
 from gpu_core.cli.simulate.options import SimulateOptions
 
 _DAY_S = 86_400
@@ -200,7 +200,7 @@ def _weighted(case: Case, data: Path, folder: Path) -> str:
     return str(path)
 
 
-def run_case(case: Case, data: Path, folder: Path) -> Replayed:
+def run_case(case: Case, data: Path, folder: Path) -> PolicyReplay:
     """Replay one row; files that it needs go into this folder."""
     policy = case.policy if case.ordering is None else _weighted(case, data, folder)
     options = SimulateOptions(
@@ -214,10 +214,10 @@ def run_case(case: Case, data: Path, folder: Path) -> Replayed:
         horizon_s=_OCTOBER_S if case.is_philly else None,
         entitlements=data / "queueing" / "philly_vc_nodes.csv" if case.is_philly else None,
     )
-    return replay(options)[0]
+    return replay_policies(options)[0]
 
 
-def results(case: Case, row: Replayed) -> dict[str, float]:
+def results(case: Case, row: PolicyReplay) -> dict[str, float]:
     """The results of a row that are compared with their ranges: never times."""
     found = row.metrics
     values = {
@@ -251,7 +251,7 @@ def main() -> None:
             options.out.write_text(json.dumps(found, indent=2) + "\n")
 
 
-def _print(case: Case, row: Replayed) -> None:
+def _print(case: Case, row: PolicyReplay) -> None:
     values = results(case, row)
     ours = values["mean_wait_s" if case.is_philly else "mean_completion_s"]
     reference = "-" if case.reference_s is None else f"{case.reference_s:,.2f}"

@@ -31,7 +31,7 @@ from statistics import fmean
 from benchmarks.renewal_trace import renewal_trace
 from gpu_core.adapters.traces.spot import read_spot_trace
 from gpu_core.decisions.policy.capacity import StrategyName
-from gpu_core.decisions.simulation.spot.comparison import compare
+from gpu_core.decisions.simulation.spot.comparison import compare_strategies
 from gpu_core.decisions.simulation.spot.optimum_error import OptimumErrors
 from gpu_core.decisions.simulation.spot.replay import Task
 from gpu_core.decisions.simulation.spot.trace import SpotTrace
@@ -207,7 +207,7 @@ def row(cell: Cell, name: str, traces: Sequence[SpotTrace], starts: int, seed: i
         spot_micro_usd_per_hour=1_000_000,
         on_demand_micro_usd_per_hour=3_144_600,
     )
-    found = compare(traces, task, STRATEGIES, starts=starts, seed=seed)
+    found = compare_strategies(traces, task, STRATEGIES, starts=starts, seed=seed)
     return Row(
         cell=cell.name,
         traces=name,

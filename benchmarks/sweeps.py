@@ -15,7 +15,7 @@ from itertools import product
 from statistics import fmean
 
 from gpu_core.decisions.optimization.sweeps.rungs import (
-    Goal,
+    MetricGoal,
     SweepDecision,
     SweepPlan,
     SweepRun,
@@ -24,7 +24,9 @@ from gpu_core.decisions.optimization.sweeps.rungs import (
 )
 
 RUNS, PLACES = 27, 4
-PLAN = SweepPlan(budget_micro_usd=10**12, first_rung_micro_usd=1_000_000, rungs=3, goal=Goal.LOWER)
+PLAN = SweepPlan(
+    budget_micro_usd=10**12, first_rung_micro_usd=1_000_000, rungs=3, goal=MetricGoal.LOWER
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from gpu_core.adapters.prefect.deployments import (
 )
 from gpu_core.adapters.prefect.pool_ledger import pool_ledger_url
 from gpu_core.decisions.optimization.proposals.changes import (
-    Refused,
+    ChangeRefused,
     Write,
     apply_step,
     approval_problem,
@@ -95,7 +95,7 @@ def log_dry_run(ledger: Ledger, record: ProposalRecord) -> None:
     """Log the change, or why it is not possible."""
     target = run_coro_as_sync(find_target(record.proposal.deployment))
     step = change_step(record, target, read_proposals(ledger).values(), datetime.now(UTC))
-    problem = step.why if isinstance(step, Refused) else None
+    problem = step.why if isinstance(step, ChangeRefused) else None
     get_run_logger().info(dry_run_text(record.proposal, problem))
 
 
@@ -139,7 +139,7 @@ def change_deployment(ledger: Ledger, record: ProposalRecord) -> None:
     name, deployment = record.proposal.proposal_id, record.proposal.deployment
     target = run_coro_as_sync(find_target(deployment))
     step = apply_step(record, target, read_proposals(ledger).values(), datetime.now(UTC))
-    if isinstance(step, Refused):
+    if isinstance(step, ChangeRefused):
         append_records(ledger, not_applied(record, step.why, datetime.now(UTC)))
         raise RuntimeError(f"{name} is not applied. {step.why}")
     if isinstance(step, Write):

@@ -11,7 +11,7 @@ from gpu_core.adapters.files.catalog_file import load_catalog
 from gpu_core.adapters.mlflow.experiments import log_experiment
 from gpu_core.adapters.prefect.experiment_page import publish_page
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
-from gpu_core.decisions.optimization.experiments.comparison import compare
+from gpu_core.decisions.optimization.experiments.comparison import compare_trials
 from gpu_core.decisions.optimization.experiments.mlflow_runs import children_of
 from gpu_core.decisions.optimization.experiments.page import comparison_page
 from gpu_core.decisions.optimization.experiments.plans import (
@@ -78,7 +78,7 @@ def compare_inference(
             project(job, setting, offers)
             for setting in projected_settings(experiment, found.device)
         ]
-        comparison = compare(str(experiment), found.trials)
+        comparison = compare_trials(str(experiment), found.trials)
         title = f"{projected_model}, 512 tokens, 128 of them written"
         page = comparison_page(comparison, found, projections, title)
         known = [each for each in projections if isinstance(each, Projection)]

@@ -11,7 +11,10 @@ from gpu_core.adapters.files.catalog_file import load_catalog
 from gpu_core.adapters.mlflow.experiments import log_experiment
 from gpu_core.adapters.prefect.experiment_page import publish_page
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
-from gpu_core.decisions.optimization.experiments.low_priority import Demand, compare_policies
+from gpu_core.decisions.optimization.experiments.low_priority import (
+    InteractiveDemand,
+    compare_policies,
+)
 from gpu_core.decisions.optimization.experiments.low_priority_page import policies_page
 from gpu_core.decisions.optimization.experiments.mlflow_runs import children_of_policies
 from gpu_core.decisions.optimization.experiments.plans import Experiment, measured_settings
@@ -61,7 +64,7 @@ def compare_serving(
             interactive requests.
         MeasurementFailed: The workload has failed; the log has its last lines.
     """
-    demand = Demand(
+    demand = InteractiveDemand(
         requests_per_s=requests_per_s,
         interactive_batch=interactive_batch,
         p99_limit_ms=p99_limit_ms,

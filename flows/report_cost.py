@@ -15,7 +15,7 @@ from prefect.utilities.asyncutils import run_coro_as_sync
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.budget_use import read_budget_uses
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
-from gpu_core.adapters.ledger.daily_costs import Wanted, read_daily_costs, read_histories
+from gpu_core.adapters.ledger.daily_costs import RunFilter, read_daily_costs, read_histories
 from gpu_core.adapters.ledger.policy_in_force import policy_in_file, policy_in_force
 from gpu_core.adapters.ledger.proposals import read_proposals
 from gpu_core.adapters.ledger.savings import SavingsQuestion, read_savings
@@ -30,7 +30,7 @@ from gpu_core.decisions.checks.prefect.pool_blocks import (
     MLFLOW_BLOCK,
     pool_block_names,
 )
-from gpu_core.decisions.costs.anomalies.detection.judgement import Rule
+from gpu_core.decisions.costs.anomalies.detection.judgement import ComparisonRule
 from gpu_core.decisions.costs.anomalies.detection.known import Known
 from gpu_core.decisions.costs.anomalies.detection.planned import PlannedActivity
 from gpu_core.decisions.costs.anomalies.report.daily_report import (
@@ -67,7 +67,7 @@ def report_cost(
     day: date | None = None,
     with_generated: bool = False,
     pool: str | None = None,
-    rule: Rule = Rule.SEASONAL,
+    rule: ComparisonRule = ComparisonRule.SEASONAL,
     planned: Sequence[PlannedActivity] = (),
     policy: Path | None = None,
 ) -> None:
@@ -104,7 +104,7 @@ def report_cost(
         in_force = policy_in_force(given, ledger, own_pool, min(now, Window.of_day(day).end))
         get_run_logger().info("Calendar, budgets and prices are those of %s", in_force.origin)
         known = Known.by(in_force.policy, planned)
-        wanted = Wanted(now=now, with_generated=with_generated)
+        wanted = RunFilter(now=now, with_generated=with_generated)
         report = read_and_decide(ledger, day, wanted, rule, known, in_force.policy, own_pool)
         proposals = proposals_of(ledger, day, with_generated)
         publish_report(report, with_generated, proposals)
@@ -148,8 +148,8 @@ def _either(slug: str, names: tuple[str, ...]) -> str:
 def read_and_decide(
     ledger: Ledger,
     day: date,
-    wanted: Wanted,
-    rule: Rule,
+    wanted: RunFilter,
+    rule: ComparisonRule,
     known: Known,
     policy: Policy,
     pool: str | None = None,
@@ -159,7 +159,7 @@ def read_and_decide(
     Args:
         pool: Whose policy it is; its runs count in the budgets. None: the runs of all pools.
     """
-    is_seasonal = rule is Rule.SEASONAL
+    is_seasonal = rule is ComparisonRule.SEASONAL
     history = read_histories(ledger, day, day, wanted)[day] if is_seasonal else None
     of_day = Window.of_day(day)
     asked = CostQuestion(window=of_day, keys=(), now=wanted.now)

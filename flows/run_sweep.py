@@ -39,7 +39,7 @@ from gpu_core.decisions.optimization.sweeps.checks import (
 from gpu_core.decisions.optimization.sweeps.page import is_over, sweep_page, sweep_sentence
 from gpu_core.decisions.optimization.sweeps.request import SweepRequest, sweep_request
 from gpu_core.decisions.optimization.sweeps.rungs import (
-    Goal,
+    MetricGoal,
     SweepDecision,
     SweepRun,
     SweepStep,
@@ -75,7 +75,7 @@ def run_sweep(
     trials: list[dict[str, Any]] | None = None,
     rungs: int = 3,
     reduction: int = 3,
-    goal: Goal = Goal.HIGHER,
+    goal: MetricGoal = MetricGoal.HIGHER,
     waits_for_rung: bool = False,
     keep: Sequence[int] = (),
     parallel: int = 4,

@@ -31,7 +31,7 @@ from gpu_core.decisions.optimization.proposals.target import Target
 from gpu_core.decisions.optimization.proposals.verification import (
     SavingVerdict,
     verification_sentence,
-    verify,
+    verify_saving,
 )
 
 ARTIFACT_KEY = "gpu-savings-verified"
@@ -91,7 +91,7 @@ def measure(ledger: Ledger, record: ProposalRecord, now: datetime) -> None:
     provenance = None if proposal.has_generated else Provenance.MEASURED
     usage = ledger.usage(window.start, now, provenance=provenance, pool=proposal.pool)
     of_deployment = [r for r in usage if r[0].deployment == proposal.deployment]
-    found = verify(proposal, run_facts(of_deployment, window, now))
+    found = verify_saving(proposal, run_facts(of_deployment, window, now))
     said = verification_sentence(proposal, found)
     get_run_logger().info("%s: %s", proposal.proposal_id, said)
     if found.verdict is not SavingVerdict.UNKNOWN:

@@ -16,8 +16,8 @@ import pytest
 from flows.report_cost import read_and_decide
 from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.adapters.ledger.daily_costs import Wanted
-from gpu_core.decisions.costs.anomalies.detection.judgement import Rule
+from gpu_core.adapters.ledger.daily_costs import RunFilter
+from gpu_core.decisions.costs.anomalies.detection.judgement import ComparisonRule
 from gpu_core.decisions.costs.anomalies.detection.known import Known
 from gpu_core.decisions.costs.anomalies.report.daily_report_markdown import to_markdown
 from gpu_core.decisions.costs.reports.demo_history import (
@@ -202,10 +202,10 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("ledger")
     with Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
         ledger.import_records(RECORDS)
-        wanted = Wanted(now=datetime(2026, 12, 1, tzinfo=UTC), with_generated=True)
+        wanted = RunFilter(now=datetime(2026, 12, 1, tzinfo=UTC), with_generated=True)
         policy = load_policy(POLICY)
         found = read_and_decide(
-            ledger, QUICKSTART_DAY, wanted, Rule.SEASONAL, Known.by(policy, ()), policy
+            ledger, QUICKSTART_DAY, wanted, ComparisonRule.SEASONAL, Known.by(policy, ()), policy
         )
     return to_markdown(found)
 

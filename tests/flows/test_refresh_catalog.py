@@ -9,14 +9,14 @@ from prefect.artifacts import Artifact
 from flows.refresh_catalog import refresh_catalog
 from gpu_core.adapters.aws.catalog import Failure, Look
 from gpu_core.adapters.files.catalog_file import load_sheet
-from gpu_core.decisions.catalog.refresh import Observation, Scope
+from gpu_core.decisions.catalog.refresh import CoveredPlaces, Observation
 from gpu_core.testing.builders.catalog import make_catalog, make_key, make_row
 
 FOUND = make_catalog(p9_large=make_row(10.0))
 
 
 def use_look(monkeypatch: pytest.MonkeyPatch, prices: dict) -> None:
-    scope = Scope(provider="aws", region="us-east-1", capacity_type="on-demand")
+    scope = CoveredPlaces(provider="aws", region="us-east-1", capacity_type="on-demand")
     failure = Failure(part="spot prices", problem="refused", tried="ec2:X", remedy="allow it")
     observation = Observation(
         instance_types=FOUND.instance_types,

@@ -19,7 +19,7 @@ from blocks.usage_ledger import UsageLedger
 from flows.report_cost import report_cost
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.proposals import append_records
-from gpu_core.decisions.costs.anomalies.detection.judgement import Rule
+from gpu_core.decisions.costs.anomalies.detection.judgement import ComparisonRule
 from gpu_core.decisions.costs.anomalies.detection.planned import PlannedActivity
 from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityChanges
 from gpu_core.decisions.costs.reports.demo_history import ANOMALY_NAME, generated_history
@@ -262,7 +262,7 @@ def test_the_day_is_judged_by_its_weekday_and_planned_days_are_not(ledger: Ledge
     assert "Daily cost spike: expected" in page(key)
     report_cost(DAY - timedelta(days=1), with_generated=True)
     assert "No anomaly." in page(key)
-    report_cost(DAY - timedelta(days=1), with_generated=True, rule=Rule.ROLLING_MEAN)
+    report_cost(DAY - timedelta(days=1), with_generated=True, rule=ComparisonRule.ROLLING_MEAN)
     assert "7-day mean" in page(key)
     planned = [PlannedActivity(name="sweep", first_day=DAY, last_day=DAY)]
     report_cost(DAY, with_generated=True, planned=planned)

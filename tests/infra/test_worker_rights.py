@@ -1,6 +1,6 @@
 """The table of the rights that the worker needs."""
 
-from gpu_core.decisions.kubernetes.rbac.rights import RIGHTS, Option, rights_for
+from gpu_core.decisions.kubernetes.rbac.rights import RIGHTS, OptionalPart, rights_for
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 
 
@@ -16,4 +16,4 @@ def test_a_policy_that_leaves_options_out_needs_no_rights_for_them():
         )
     )
     assert everything == RIGHTS
-    assert {right.option for right in everything} == {None, *Option}
+    assert {right.option for right in everything} == {None, *OptionalPart}

@@ -8,7 +8,7 @@ from gpu_core.decisions.kubernetes.variables.prefect_fields import PREFECT_FIELD
 from gpu_core.decisions.optimization.proposals.kinds import RULES, UNPROPOSED, KindRule
 from gpu_core.decisions.policy.pod_fields import TABLE
 from gpu_core.decisions.requests.variables.job_variables import GpuRequest
-from gpu_core.decisions.telemetry.metric_names import QUANTITIES, Source
+from gpu_core.decisions.telemetry.metric_names import QUANTITIES, ExporterMetric
 from gpu_core.worker.kubernetes.variables import GpuKubernetesVariables
 from tests.layout.command_reference import command_sections, exit_code_table
 from tests.layout.policy_reference import policy_tables
@@ -78,7 +78,7 @@ def metric_names_table() -> str:
     return "\n".join([*head, *rows]) + "\n"
 
 
-def _sources(sources: Iterable[Source]) -> str:
+def _sources(sources: Iterable[ExporterMetric]) -> str:
     """The names, with what each value is multiplied by where that is not 1."""
     texts = [f"`{s.name}`{_FACTORS[s.factor]}" for s in sources]
     return ", else ".join(texts) or "–"

@@ -10,7 +10,7 @@ import anyio
 from gpu_core.adapters.kubernetes import KubernetesApi
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
 from gpu_core.worker.kubernetes.logs.log_position import LogLine
-from gpu_core.worker.kubernetes.logs.output import Output, OutputFollower
+from gpu_core.worker.kubernetes.logs.output import ContainerOutput, OutputFollower
 from tests.support.cluster import Cluster, Json
 from tests.support.simulated_pods import bound_pod, connected, create_pods
 
@@ -106,7 +106,7 @@ async def _follow_all(
             lookers.start_soon(_keep_looking, api, namespace, ended)
             async with anyio.create_task_group() as followers:
                 for pod in pods:
-                    output = Output(
+                    output = ContainerOutput(
                         key=pod,
                         namespace=namespace,
                         pod=pod,

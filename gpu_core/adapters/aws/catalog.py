@@ -23,7 +23,7 @@ from botocore.exceptions import (
 
 from gpu_core.adapters.aws.instance_types import instance_type_of
 from gpu_core.decisions.catalog.offerings import InstanceType, OfferingKey, TypeKey
-from gpu_core.decisions.catalog.refresh import Observation, Scope
+from gpu_core.decisions.catalog.refresh import CoveredPlaces, Observation
 from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT
 from gpu_core.decisions.model.units import micro_usd
 
@@ -142,7 +142,7 @@ class _Looking:
     timeout_s: int
     in_region: dict[str, frozenset[str]] = field(default_factory=dict)
     prices: dict[OfferingKey, int] = field(default_factory=dict)
-    scopes: list[Scope] = field(default_factory=list)
+    scopes: list[CoveredPlaces] = field(default_factory=list)
     scores: list[PlacementScore] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     zone_ids: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -277,7 +277,7 @@ class _Looking:
     def _cover(self, region: str, capacity_type: str) -> None:
         # An answer with nothing in it is more often a filter that fits nothing than the end of
         # all offers: it must not take everything out of the catalog.
-        scope = Scope(provider=PROVIDER, region=region, capacity_type=capacity_type)
+        scope = CoveredPlaces(provider=PROVIDER, region=region, capacity_type=capacity_type)
         if any(scope.covers(key) for key in self.prices):
             self.scopes.append(scope)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from gpu_core.decisions.checkpoints.payload import Part, Payload
+from gpu_core.decisions.checkpoints.payload import Payload, PayloadPart
 
 SHA256 = "SHA256"
 
@@ -46,7 +46,7 @@ class MultipartUploads:
         else:
             there = self._parts_there(key, upload_id)
 
-        def send(part: Part) -> dict[str, object]:
+        def send(part: PayloadPart) -> dict[str, object]:
             return self._send(key, upload_id, part, there.get(part.number))
 
         with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="checkpoint-part") as pool:
@@ -96,7 +96,7 @@ class MultipartUploads:
         return {part["PartNumber"]: part for page in pages for part in page.get("Parts", ())}
 
     def _send(
-        self, key: str, upload_id: str, part: Part, there: Mapping[str, Any] | None
+        self, key: str, upload_id: str, part: PayloadPart, there: Mapping[str, Any] | None
     ) -> dict[str, object]:
         checksum = b64encode(part.digest).decode()
         if there is not None and _is_same(part, checksum, there):
@@ -113,7 +113,7 @@ class MultipartUploads:
         return _receipt(part, checksum, answer["ETag"])
 
 
-def _is_same(part: Part, checksum: str, there: Mapping[str, Any]) -> bool:
+def _is_same(part: PayloadPart, checksum: str, there: Mapping[str, Any]) -> bool:
     """Does the store have this very part? By its checksum, or by MD5 where it has none."""
     if there["Size"] != part.content.nbytes:
         return False
@@ -124,5 +124,5 @@ def _is_same(part: Part, checksum: str, there: Mapping[str, Any]) -> bool:
     return bool(there["ETag"].strip('"') == md5)
 
 
-def _receipt(part: Part, checksum: str, etag: str) -> dict[str, object]:
+def _receipt(part: PayloadPart, checksum: str, etag: str) -> dict[str, object]:
     return {"PartNumber": part.number, "ETag": etag, "ChecksumSHA256": checksum}

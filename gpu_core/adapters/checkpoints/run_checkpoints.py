@@ -12,7 +12,7 @@ from gpu_core.adapters.checkpoints.store import (
     NotEnoughSpace,
     store_error,
 )
-from gpu_core.adapters.checkpoints.verified_read import read_verified, verify
+from gpu_core.adapters.checkpoints.verified_read import read_verified, verify_payload
 from gpu_core.decisions.checkpoints.deletion import abandoned, deletable
 from gpu_core.decisions.checkpoints.free_space import needed_bytes
 from gpu_core.decisions.checkpoints.manifest import (
@@ -21,9 +21,9 @@ from gpu_core.decisions.checkpoints.manifest import (
     Manifest,
     check_part,
     decode,
-    describe,
     describe_shards,
     encode,
+    manifest_of,
     signed_fields,
 )
 from gpu_core.decisions.checkpoints.object_names import (
@@ -221,7 +221,7 @@ class RunCheckpoints:
         new = CheckpointId(self._attempt, sequence or self.next_sequence())
         payload_name, manifest_name = self._names_of(new)
         self._store.upload(self.key(payload_name), content)
-        manifest = describe(new, content, payload_format=payload_format, saved_at=saved_at)
+        manifest = manifest_of(new, content, payload_format=payload_format, saved_at=saved_at)
         self._current_names()  # the payload may have taken minutes
         own_rank = None if self._ranks == 1 else self._rank
         self._store.commit(self.key(manifest_name), self._encode(manifest, own_rank))
@@ -343,7 +343,7 @@ class RunCheckpoints:
         if self._verifies_all_shards:
             for rank in {*range(self._ranks)} - {self._rank}:
                 shard = self._shard(manifest, rank)
-                verify(self._store, self.key(wanted.shard_payload_name(rank)), shard)
+                verify_payload(self._store, self.key(wanted.shard_payload_name(rank)), shard)
         own = self._shard(manifest, self._rank)
         key = self.key(wanted.shard_payload_name(self._rank))
         return LoadedCheckpoint(own, read_verified(self._store, key, own))

@@ -38,7 +38,7 @@ def read_verified(store: CheckpointStore, key: str, manifest: Manifest) -> bytes
     return whole
 
 
-def verify(store: CheckpointStore, key: str, manifest: Manifest) -> None:
+def verify_payload(store: CheckpointStore, key: str, manifest: Manifest) -> None:
     """Is the payload under this key the one that the manifest describes? Nothing is kept of it.
 
     Raises:

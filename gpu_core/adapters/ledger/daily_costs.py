@@ -18,7 +18,7 @@ from gpu_core.decisions.model.attempts import Provenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RunFilter:
     """The filter of runs."""
 
     now: datetime
@@ -34,7 +34,7 @@ class Wanted:
 
 
 def read_histories(
-    ledger: Ledger, first: date, last: date, wanted: Wanted
+    ledger: Ledger, first: date, last: date, wanted: RunFilter
 ) -> dict[date, CostHistory]:
     """The spending on each of these days and on the days that each is compared with."""
     window = Window(window_of_history(first).start, window_of_history(last).end)
@@ -55,7 +55,7 @@ def read_histories(
     return histories
 
 
-def read_daily_costs(ledger: Ledger, first: date, last: date, wanted: Wanted) -> DailyCosts:
+def read_daily_costs(ledger: Ledger, first: date, last: date, wanted: RunFilter) -> DailyCosts:
     """The cost of each run on these days, and on the days that a report of the first one needs."""
     window = Window(window_to_read(first).start, window_to_read(last).end)
     usage = ledger.usage(window.start, window.end, provenance=wanted.provenance, pool=wanted.pool)

@@ -23,7 +23,7 @@ from gpu_core.adapters.ledger.schema import (
     runs,
 )
 from gpu_core.adapters.ledger.unfinished_runs import read_unfinished
-from gpu_core.adapters.ledger.usage_pages import UsagePages, read_ids, records_of
+from gpu_core.adapters.ledger.usage_pages import UsagePages, read_ids, select_records
 from gpu_core.decisions.model.attempts import Attempt, Provenance, RunRecord
 from gpu_core.decisions.model.units import require_aware
 
@@ -160,7 +160,7 @@ class RunRecords(LedgerDatabase):
         found: list[tuple[RunRecord, tuple[Attempt, ...]]] = []
         with self._reader.begin() as connection:
             for ids in chunks(asked):
-                found += self._records(connection, records_of(ids))
+                found += self._records(connection, select_records(ids))
         return tuple(found)
 
     def family_of(self, flow_run_id: str) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ...]:

@@ -29,10 +29,10 @@ class UsagePages:
 
     def __iter__(self) -> Iterator[Record]:
         for page in chunks(self.flow_run_ids):
-            yield from self.read(records_of(page))
+            yield from self.read(select_records(page))
 
 
-def records_of(flow_run_ids: Sequence[str]) -> sa.Select[Any]:
+def select_records(flow_run_ids: Sequence[str]) -> sa.Select[Any]:
     """These runs with their attempts, in the order of submission, and the attempts by number."""
     return (
         sa.select(runs, attempts)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from gpu_core.adapters.ledger.daily_costs import Wanted, read_daily_costs, read_histories
+from gpu_core.adapters.ledger.daily_costs import RunFilter, read_daily_costs, read_histories
 from gpu_core.adapters.ledger.policy_in_force import policy_in_file, policy_in_force
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.cli.anomalies.document import anomalies_document
@@ -45,7 +45,7 @@ def run_anomalies(
     first, last = _days(day, since, now.date())
     dimensions = _dimensions(by)
     given = policy_in_file(policy_path)
-    wanted = Wanted(now=now, pool=pool, with_generated=with_generated)
+    wanted = RunFilter(now=now, pool=pool, with_generated=with_generated)
     with open_to_read(ledger_url()) as ledger:
         known = Known.by(policy_in_force(given, ledger, pool, now).policy)
         histories = read_histories(ledger, first, last, wanted)

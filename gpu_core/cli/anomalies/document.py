@@ -7,7 +7,7 @@ from typing import Any
 
 from gpu_core.decisions.costs.anomalies.decomposition.decomposition import Decomposition
 from gpu_core.decisions.costs.anomalies.decomposition.drivers import Level
-from gpu_core.decisions.costs.anomalies.decomposition.sentences import describe
+from gpu_core.decisions.costs.anomalies.decomposition.sentences import contribution_text
 from gpu_core.decisions.costs.anomalies.detection.judgement import Judgement
 
 
@@ -69,7 +69,7 @@ def _why(why: Decomposition) -> dict[str, Any]:
                 "micro_usd": each.micro_usd,
                 "before": _level(each.before),
                 "now": _level(each.now),
-                "text": describe(each),
+                "text": contribution_text(each),
             }
             for each in why.contributions
         ],

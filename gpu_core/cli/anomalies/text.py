@@ -5,7 +5,7 @@ from datetime import date
 
 from gpu_core.cli.shared.terminal import wrapped
 from gpu_core.decisions.costs.anomalies.decomposition.decomposition import Decomposition
-from gpu_core.decisions.costs.anomalies.decomposition.sentences import describe, signed_usd
+from gpu_core.decisions.costs.anomalies.decomposition.sentences import contribution_text, signed_usd
 from gpu_core.decisions.costs.anomalies.detection.judgement import AnomalyVerdict, Judgement
 from gpu_core.decisions.costs.anomalies.report.anomaly_markdown import (
     named_contributions,
@@ -81,7 +81,7 @@ def _anomaly(judgement: Judgement, named: set[str]) -> Iterator[str]:
 
 def _why(why: Decomposition) -> Iterator[str]:
     large, others = named_contributions(why)
-    rows = [(signed_usd(each.micro_usd), describe(each)) for each in large]
+    rows = [(signed_usd(each.micro_usd), contribution_text(each)) for each in large]
     if others:
         rest = sum(each.micro_usd for each in others)
         rows.append((signed_usd(rest), count(len(others), "smaller change")))

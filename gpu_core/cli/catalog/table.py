@@ -10,7 +10,7 @@ from gpu_core.adapters.aws.catalog import PlacementScore
 from gpu_core.cli.shared.terminal import simple_table
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
 from gpu_core.decisions.catalog.offerings import Catalog, Offering
-from gpu_core.decisions.catalog.refresh import Change, change_rows
+from gpu_core.decisions.catalog.refresh import OfferingChange, change_rows
 from gpu_core.decisions.model.cluster import ON_DEMAND, RESERVED, SPOT
 from gpu_core.decisions.model.units import format_usd
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
@@ -93,7 +93,7 @@ def _sources(catalog: Catalog) -> tuple[str, ...]:
     return tuple(f"{name}: {source}" for name, source in sorted(catalog.sources.items()))
 
 
-def changes_table(changes: Sequence[Change]) -> Table:
+def changes_table(changes: Sequence[OfferingChange]) -> Table:
     """A row for each offering that is other than before."""
     table = Table(title="Changes", title_justify="left")
     table.add_column("Offering", overflow="fold")

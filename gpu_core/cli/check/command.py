@@ -10,7 +10,7 @@ from gpu_core.adapters.files.yaml_file import parse_yaml
 from gpu_core.cli.check.documents import Document, read_documents
 from gpu_core.cli.check.manifests import check_manifest, check_policy, policies_in
 from gpu_core.cli.check.output import as_json, as_text
-from gpu_core.cli.check.sources import Source, read_sources
+from gpu_core.cli.check.sources import CheckedFile, read_sources
 from gpu_core.cli.shared.prefect_settings import load_prefect
 from gpu_core.decisions.checks.files.findings import FileFinding, FileReport, of_error
 from gpu_core.decisions.checks.files.kinds import KINDS, FileKind, kind_of
@@ -19,7 +19,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.policy.policy import Policy, parse_policy
 
-_Read = tuple[Source, list[Document], list[FileFinding]]
+_Read = tuple[CheckedFile, list[Document], list[FileFinding]]
 
 
 def check(names: Sequence[str], policy_path: Path | None, *, as_document: bool) -> int:
@@ -40,7 +40,7 @@ def check(names: Sequence[str], policy_path: Path | None, *, as_document: bool) 
     return int(any(report.count(Severity.ERROR) for report in reports))
 
 
-def _read(source: Source) -> _Read:
+def _read(source: CheckedFile) -> _Read:
     try:
         return source, read_documents(source.text, source.name), []
     except InvalidInput as error:
@@ -93,7 +93,7 @@ def _report(read: _Read, policy: Policy | None) -> FileReport | None:
 
 
 def _check(
-    kind: FileKind, document: Document, source: Source, policy: Policy | None
+    kind: FileKind, document: Document, source: CheckedFile, policy: Policy | None
 ) -> tuple[list[FileFinding], list[str]]:
     cluster = policy or Policy(version=1)
     if kind is FileKind.POLICY:
@@ -117,7 +117,7 @@ def _contents(kinds: Sequence[FileKind]) -> str:
     return ", ".join(parts)
 
 
-def _unknown(source: Source, documents: Sequence[Document]) -> FileReport:
+def _unknown(source: CheckedFile, documents: Sequence[Document]) -> FileReport:
     data: Any = documents[0].data if documents else None
     keys = ", ".join(map(str, list(data)[:5])) if isinstance(data, Mapping) else ""
     what = f"it begins with the keys {keys}" if keys else "it holds no mapping"

@@ -30,7 +30,7 @@ def check_policy(text: str, source: str, *, place: str | None = None) -> list[Fi
 def check_manifest(document: Document, source: str, policy: Policy) -> list[FileFinding]:
     """What is wrong with a Kubernetes object, and with a policy in it?"""
     manifest: Mapping[str, Any] = document.data
-    place, line = object_name(manifest), document.line or 1
+    place, line = kind_and_name(manifest), document.line or 1
     metadata = manifest.get("metadata")
     known: Mapping[str, Any] = metadata if isinstance(metadata, Mapping) else {}
     name = known.get("name") or known.get("generateName")
@@ -79,7 +79,7 @@ def policies_in(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def object_name(manifest: Mapping[str, Any]) -> str:
+def kind_and_name(manifest: Mapping[str, Any]) -> str:
     """The name of an object for people: `Deployment gpu/worker`."""
     metadata = manifest.get("metadata")
     known: Mapping[str, Any] = metadata if isinstance(metadata, Mapping) else {}

@@ -20,7 +20,7 @@ _PASSED_OVER = ("node_modules", "__pycache__")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class CheckedFile:
     """One file to check.
 
     Attributes:
@@ -38,7 +38,7 @@ class Source:
         return Path(self.name).name
 
 
-def read_sources(names: Sequence[str]) -> Iterator[Source]:
+def read_sources(names: Sequence[str]) -> Iterator[CheckedFile]:
     """The files of these names, those of folders in the order of their paths.
 
     Raises:
@@ -47,21 +47,21 @@ def read_sources(names: Sequence[str]) -> Iterator[Source]:
     """
     for name in names:
         if name == STDIN:
-            yield Source(name=STDIN, text=_stdin(), is_named=True)
+            yield CheckedFile(name=STDIN, text=_stdin(), is_named=True)
         elif Path(name).is_dir():
             yield from _in_folder(Path(name))
         else:
-            yield Source(name=name, text=_text(Path(name)), is_named=True)
+            yield CheckedFile(name=name, text=_text(Path(name)), is_named=True)
 
 
-def _in_folder(folder: Path) -> Iterator[Source]:
+def _in_folder(folder: Path) -> Iterator[CheckedFile]:
     found = list(_files(folder))
     if not found:
         raise InvalidInput(
             str(folder), "has no file to check", allowed=f"files ending in {', '.join(_ENDINGS)}"
         )
     for path in found:
-        yield Source(name=str(path), text=_text(path), is_named=False)
+        yield CheckedFile(name=str(path), text=_text(path), is_named=False)
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -105,12 +105,12 @@ def report(
     Rows and idle capacity add up to the total, to the micro-dollar. What has no price is listed as
     unpriced.
     """
-    from gpu_core.cli.cost.command import Output, run_report
+    from gpu_core.cli.cost.command import ReportFormat, run_report
     from gpu_core.decisions.model.errors import InvalidInput
 
     if as_csv and as_json:
         raise InvalidInput("--csv", "cannot be used with --json", remedy="leave one of them out")
-    output = Output.CSV if as_csv else Output.JSON if as_json else Output.TABLE
+    output = ReportFormat.CSV if as_csv else ReportFormat.JSON if as_json else ReportFormat.TABLE
     return run_report(
         options.address,
         period,

@@ -46,7 +46,7 @@ from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.scheduling.reservations.calendar import windows_between
 
 
-class Output(StrEnum):
+class ReportFormat(StrEnum):
     """The format of a printed report."""
 
     TABLE = "table"
@@ -77,7 +77,7 @@ def run_report(
     with_generated: bool,
     idle: str,
     limit: int,
-    output: Output,
+    output: ReportFormat,
     show: str,
     policy_file: Path | None = None,
 ) -> int:
@@ -103,9 +103,9 @@ def run_report(
         report = _with_idle(report, rule, ledger, asked, given)
         report = with_bills(report, ledger.bill_sums(asked))
         name_unknown_pool(ledger, pool, "report")
-    if output is Output.JSON:
+    if output is ReportFormat.JSON:
         print(json.dumps(report_document(report), indent=2))
-    elif output is Output.CSV:
+    elif output is ReportFormat.CSV:
         print(report_csv(report), end="")
     else:
         console = Console()

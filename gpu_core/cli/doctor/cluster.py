@@ -31,7 +31,7 @@ from gpu_core.decisions.checks.doctor.nodes import (
     usable_gpus,
 )
 from gpu_core.decisions.checks.doctor.quotas import quota_findings
-from gpu_core.decisions.checks.doctor.rights import Answer, missing_account, rights_findings
+from gpu_core.decisions.checks.doctor.rights import AccessReview, missing_account, rights_findings
 from gpu_core.decisions.checks.doctor.versions import kubernetes_version_findings
 from gpu_core.decisions.checks.doctor.worker_pods import starts_worker, worker_pod_findings
 from gpu_core.decisions.checks.prefect.pool_claim import PoolClaim
@@ -40,7 +40,7 @@ from gpu_core.decisions.kubernetes.nodes.held_gpus import held_on, without_held
 from gpu_core.decisions.kubernetes.nodes.karpenter_node_pools import NodePoolOffer, node_pool_offer
 from gpu_core.decisions.kubernetes.nodes.nodes import NodeFacts, node_facts
 from gpu_core.decisions.kubernetes.nodes.template_constraints import admits, pod_spec_of
-from gpu_core.decisions.kubernetes.rbac.rights import Option, Right, rights_for
+from gpu_core.decisions.kubernetes.rbac.rights import OptionalPart, Right, rights_for
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
 from gpu_core.decisions.policy.quotas import QuotaPolicy
@@ -162,7 +162,7 @@ async def _rights(api: KubernetesApi, question: ClusterQuestion) -> list[Finding
     rights = [
         right
         for right in rights_for(question.policy, has_prometheus=question.has_prometheus)
-        if (right.option is not Option.FRAMEWORKS or right.group in served)
+        if (right.option is not OptionalPart.FRAMEWORKS or right.group in served)
         and (question.pool is not None or right.resource != "leases")
     ]
     asked = [(right, place) for right in rights for place in _places(right, question)]
@@ -181,7 +181,7 @@ async def _rights(api: KubernetesApi, question: ClusterQuestion) -> list[Finding
         rights_findings(
             user,
             [
-                Answer(right=right, namespace=place, is_allowed=answers[index])
+                AccessReview(right=right, namespace=place, is_allowed=answers[index])
                 for index, (right, place) in enumerate(asked)
             ],
             is_workers=user is None or user.startswith(_WORKERS_NAMES),

@@ -26,7 +26,7 @@ from gpu_core.cli.doctor.prefect_checks import examine_prefect
 from gpu_core.cli.doctor.prefect_facts import PrefectFacts, default_of, read_prefect_facts
 from gpu_core.cli.doctor.services import (
     Call,
-    Places,
+    StoreAddresses,
     machine_gpu_findings,
     read_places,
     service_calls,
@@ -143,7 +143,7 @@ def _infrastructure(
     settings: GpuWorkerSettings,
     policy: Policy,
     facts: PrefectFacts | None,
-    places: Places,
+    places: StoreAddresses,
 ) -> Call:
     if _type(options, facts) == GpuKubernetesWorker.type:
         question = _cluster_question(options, settings, policy, facts, places)
@@ -207,7 +207,7 @@ def _cluster_question(
     settings: GpuWorkerSettings,
     policy: Policy,
     facts: PrefectFacts | None,
-    places: Places,
+    places: StoreAddresses,
 ) -> ClusterQuestion:
     template = {} if facts is None else facts.template
     default = default_of(template, "namespace")
@@ -229,7 +229,7 @@ def _cluster_question(
 
 
 def _claim_reader(
-    facts: PrefectFacts | None, places: Places
+    facts: PrefectFacts | None, places: StoreAddresses
 ) -> Callable[[], PoolClaim | None] | None:
     pool_id = None if facts is None else facts.pool_id
     # A default ledger is a file of the worker's pod, which is not shared.

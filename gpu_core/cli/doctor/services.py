@@ -39,7 +39,7 @@ class Call(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class StoreAddresses:
     """The stores of a pool's worker. None: only Prefect's blocks have the address."""
 
     ledger_url: str | None = field(repr=False)
@@ -59,7 +59,7 @@ class Places:
 
 def read_places(
     facts: PrefectFacts | None, settings: GpuWorkerSettings, ledger_url: str | None, home: Path
-) -> Places:
+) -> StoreAddresses:
     """Where are ledger, MLflow and checkpoints of this pool?
 
     Args:
@@ -69,14 +69,14 @@ def read_places(
     """
     if facts is None:
         uri = settings.mlflow_tracking_uri
-        return Places(
+        return StoreAddresses(
             ledger_url=ledger_url or settings.ledger_url,
             checkpoint_uri=settings.checkpoint_uri,
             mlflow=None if uri is None else MlflowAccess.of(uri),
             is_complete=False,
         )
     known = facts.connections
-    return Places(
+    return StoreAddresses(
         ledger_url=ledger_url or known.ledger_url,
         checkpoint_uri=known.checkpoint_uri,
         mlflow=known.mlflow,
@@ -86,7 +86,7 @@ def read_places(
     )
 
 
-def service_calls(places: Places, *, in_pods: bool) -> list[Call]:
+def service_calls(places: StoreAddresses, *, in_pods: bool) -> list[Call]:
     """The checks of these places."""
     found = [_missing("store.checkpoints", "the checkpoint store")]
     if places.checkpoint_uri is not None:

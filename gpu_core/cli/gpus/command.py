@@ -16,7 +16,7 @@ def show_held(*, as_json: bool) -> int:
     Raises:
         InvalidInput: A setting of the worker cannot be used.
     """
-    found = list(held_gpus().read().values())
+    found = list(open_held_gpus().read().values())
     if as_json:
         rows = [
             asdict(gpu) | {"found_at": gpu.found_at and gpu.found_at.isoformat()} for gpu in found
@@ -37,7 +37,7 @@ def free_gpu(gpu_id: str) -> int:
     Raises:
         InvalidInput: It is not held, or a setting of the worker cannot be used.
     """
-    gpus = held_gpus()
+    gpus = open_held_gpus()
     require_held(gpus.read(), gpu_id)
     gpus.free(gpu_id)
     print(f"{gpu_id} is free: runs may use it again.")
@@ -63,7 +63,7 @@ def require_held(found: Collection[str], gpu_id: str) -> None:
         )
 
 
-def held_gpus() -> HeldGpus:
+def open_held_gpus() -> HeldGpus:
     """Those in the folder that a worker with this environment uses.
 
     Raises:

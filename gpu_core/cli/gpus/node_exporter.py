@@ -17,7 +17,7 @@ from gpu_core.adapters.nvml.sample_source import SampleSource
 from gpu_core.adapters.prometheus.server import MetricsServer
 from gpu_core.decisions.catalog.product_names import gpu_type_from_product_name
 from gpu_core.decisions.telemetry.metrics import MetricFamily
-from gpu_core.decisions.telemetry.node_metrics import GpuFacts, GpuPod, NodeFacts, node_metrics
+from gpu_core.decisions.telemetry.node_metrics import ExporterFacts, GpuFacts, GpuPod, node_metrics
 
 _log = logging.getLogger("prefect.gpu.exporter")
 
@@ -51,7 +51,7 @@ class NodeExporter:
         self._pods = pods
         self._sampler = sampler or GpuSampler()
         self._discover = discover
-        self._facts = NodeFacts(node=node)
+        self._facts = ExporterFacts(node=node)
         self._xids: Counter[tuple[str, int]] = Counter()
         self._complaints: dict[str, str] = {}
         self._pause_s = _FIRST_PAUSE_S

@@ -8,8 +8,8 @@ from typing import Any
 
 from gpu_core.adapters.compute.check import compute_on
 from gpu_core.adapters.nvml import GpuDiscoveryError, GpuSampler
-from gpu_core.cli.gpus.command import held_gpus, require_held
-from gpu_core.decisions.telemetry.preflight import NEEDED_SAMPLES, Preflight, preflight
+from gpu_core.cli.gpus.command import open_held_gpus, require_held
+from gpu_core.decisions.telemetry.preflight import NEEDED_SAMPLES, GpuPreflight, preflight
 from gpu_core.decisions.telemetry.samples import GpuSample
 
 
@@ -24,7 +24,7 @@ def run_preflight(gpu_id: str, pause_s: float = 1.0, *, as_json: bool = False) -
     Raises:
         InvalidInput: It is not held, or a setting of the worker cannot be used.
     """
-    gpus = held_gpus()
+    gpus = open_held_gpus()
     require_held(gpus.read(), gpu_id)
     sampler = GpuSampler([gpu_id])
     try:
@@ -48,13 +48,13 @@ def run_preflight(gpu_id: str, pause_s: float = 1.0, *, as_json: bool = False) -
     return 0 if found.has_passed else 1
 
 
-def _result(gpu_id: str, found: Preflight) -> str:
+def _result(gpu_id: str, found: GpuPreflight) -> str:
     if found.has_passed:
         return f"{gpu_id} is free: runs may use it again."
     return f"{gpu_id} stays held. A person frees it: prefect-gpu gpus free {gpu_id}"
 
 
-def _document(gpu_id: str, found: Preflight) -> dict[str, Any]:
+def _document(gpu_id: str, found: GpuPreflight) -> dict[str, Any]:
     return {
         "gpu_id": gpu_id,
         "has_passed": found.has_passed,

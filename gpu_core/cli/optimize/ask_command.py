@@ -14,7 +14,7 @@ from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.cli.shared.terminal import simple_table
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.units import format_usd
-from gpu_core.decisions.optimization.questions.answers import Answer, Row, answer
+from gpu_core.decisions.optimization.questions.answers import Answer, AnswerRow, answer
 from gpu_core.decisions.optimization.questions.borrowing import Quotas
 from gpu_core.decisions.optimization.questions.parsing import parse_question
 from gpu_core.decisions.optimization.questions.questions import Unit
@@ -72,7 +72,7 @@ def answer_document(found: Answer) -> dict[str, Any]:
     }
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: AnswerRow) -> dict[str, Any]:
     named = {} if row.flow_run_id is None else {"flow_run_id": row.flow_run_id}
     return {"key": row.key, "amount": row.amount, **named}
 

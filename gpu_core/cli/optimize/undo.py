@@ -12,7 +12,12 @@ from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.prefect.deployments import read_target, write_job_variables
 from gpu_core.cli.shared.exit_codes import DONE, NO
 from gpu_core.cli.shared.prefect_api import ask
-from gpu_core.decisions.optimization.proposals.changes import Refused, Step, Write, undo_step
+from gpu_core.decisions.optimization.proposals.changes import (
+    ChangeRefused,
+    ChangeStep,
+    Write,
+    undo_step,
+)
 from gpu_core.decisions.optimization.proposals.records import ProposalRecord, undone
 
 
@@ -27,7 +32,7 @@ def run_undo(proposal_id: str, ledger_url: Callable[[], str], by: str | None) ->
     with open_to_read(ledger_url()) as ledger:
         record = read_proposal(ledger, proposal_id)
         step = ask(lambda client: _set_back(client, record))
-        if isinstance(step, Refused):
+        if isinstance(step, ChangeRefused):
             print(f"prefect-gpu optimize undo: {step.why}", file=sys.stderr)
             return NO
         append_records(ledger, undone(record, by or getpass.getuser(), datetime.now(UTC)))
@@ -36,7 +41,7 @@ def run_undo(proposal_id: str, ledger_url: Callable[[], str], by: str | None) ->
     return DONE
 
 
-async def _set_back(client: PrefectClient, record: ProposalRecord) -> Step:
+async def _set_back(client: PrefectClient, record: ProposalRecord) -> ChangeStep:
     step = undo_step(record, await read_target(client, record.proposal.deployment))
     if isinstance(step, Write):
         await write_job_variables(client, step.target)

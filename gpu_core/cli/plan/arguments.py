@@ -11,8 +11,8 @@ from gpu_core.cli.shared.options import AsJson, whole_number
 
 if TYPE_CHECKING:
     from gpu_core.cli.plan.command import PastRuns
-    from gpu_core.decisions.offerings.constraints import Conditions, Constraints, Place
-    from gpu_core.decisions.requests.requirements.estimates.duration import Observed
+    from gpu_core.decisions.offerings.constraints import Conditions, Constraints, DataPlace
+    from gpu_core.decisions.requests.requirements.estimates.duration import ObservedThroughput
     from gpu_core.decisions.requests.requirements.reading.job_request import JobRequest
 
 _JOB = Group("Job", help="Each option overrides what the text says.", sort_key=1)
@@ -199,9 +199,9 @@ def _constraints(options: ConstraintOptions, now: datetime) -> "Constraints":
     )
 
 
-def _place(text: str | None) -> "Place | None":
+def _place(text: str | None) -> "DataPlace | None":
     from gpu_core.decisions.model.errors import InvalidInput
-    from gpu_core.decisions.offerings.constraints import Place
+    from gpu_core.decisions.offerings.constraints import DataPlace
 
     if text is None:
         return None
@@ -213,7 +213,7 @@ def _place(text: str | None) -> "Place | None":
             got=text,
             allowed="PROVIDER/REGION such as aws/us-east-1",
         )
-    return Place(provider=provider, region=region)
+    return DataPlace(provider=provider, region=region)
 
 
 def _conditions(options: ConditionOptions) -> "Conditions":
@@ -253,7 +253,7 @@ def _past_runs(options: ConditionOptions) -> "PastRuns | None":
     )
 
 
-def _observed(text: str | None) -> "Observed | None":
+def _observed(text: str | None) -> "ObservedThroughput | None":
     from gpu_core.decisions.model.errors import InvalidInput
     from gpu_core.decisions.offerings.estimates import observed_on
 

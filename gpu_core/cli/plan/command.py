@@ -16,9 +16,9 @@ from gpu_core.decisions.offerings.constraints import (
     check_constraints,
     with_limits,
 )
-from gpu_core.decisions.offerings.observed_throughput import History, shown_by
+from gpu_core.decisions.offerings.observed_throughput import DeploymentThroughput, shown_by
 from gpu_core.decisions.offerings.rank import choose
-from gpu_core.decisions.requests.requirements.estimates.duration import Observed
+from gpu_core.decisions.requests.requirements.estimates.duration import ObservedThroughput
 from gpu_core.decisions.requests.requirements.jobs.job import Job
 from gpu_core.decisions.requests.requirements.reading.job_request import JobRequest, job_of
 
@@ -42,7 +42,7 @@ class PlanOptions:
     stated: JobRequest
     constraints: Constraints
     conditions: Conditions
-    observed: Observed | None
+    observed: ObservedThroughput | None
     past: PastRuns | None
     """Instead of `observed`."""
     catalog_path: Path
@@ -91,7 +91,7 @@ def plan(options: PlanOptions, now: datetime) -> int:
     return 0 if choice.is_feasible else 1
 
 
-def _history(past: PastRuns, job: Job) -> History:
+def _history(past: PastRuns, job: Job) -> DeploymentThroughput:
     # SQLAlchemy takes longer to load than a plan takes.
     from gpu_core.adapters.traces.ledger import read_records
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD
 from gpu_core.decisions.offerings.constraints import Constraints
-from gpu_core.decisions.offerings.observed_throughput import History
+from gpu_core.decisions.offerings.observed_throughput import DeploymentThroughput
 from gpu_core.decisions.offerings.options import Option
-from gpu_core.decisions.offerings.rank import Choice, RankedOffering, verdict
+from gpu_core.decisions.offerings.rank import OfferingChoice, RankedOffering, verdict
 from gpu_core.decisions.requests.requirements.estimates.cpu import cpu_answer
 from gpu_core.decisions.requests.requirements.jobs.job import Job
 from gpu_core.decisions.requests.requirements.reading.advice import Advice, GpuNeed
@@ -16,10 +16,10 @@ from gpu_core.decisions.requests.requirements.reading.text import Reading
 
 def plan_document(
     reading: Reading,
-    choice: Choice | None,
+    choice: OfferingChoice | None,
     constraints: Constraints,
     now: datetime,
-    history: History | None = None,
+    history: DeploymentThroughput | None = None,
 ) -> dict[str, Any]:
     """The whole plan.
 
@@ -66,7 +66,7 @@ def _advice(advice: Advice) -> dict[str, Any]:
     return {"gpu": str(advice.need), "why": advice.why, "for_an_estimate": advice.ask}
 
 
-def _history(history: History) -> dict[str, Any]:
+def _history(history: DeploymentThroughput) -> dict[str, Any]:
     observed = history.observed
     return {
         "deployment": history.deployment,

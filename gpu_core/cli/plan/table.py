@@ -13,13 +13,13 @@ from gpu_core.cli.shared.terminal import simple_table, wrapped
 from gpu_core.decisions.model.errors import listed
 from gpu_core.decisions.model.units import count, format_duration, format_usd
 from gpu_core.decisions.offerings.constraints import Constraints
-from gpu_core.decisions.offerings.observed_throughput import History
+from gpu_core.decisions.offerings.observed_throughput import DeploymentThroughput
 from gpu_core.decisions.offerings.options import Certainty, Option
 from gpu_core.decisions.offerings.rank import (
-    Choice,
+    OfferingChoice,
     RankedOffering,
-    moment,
     price_age,
+    shown_moment,
     verdict,
 )
 from gpu_core.decisions.requests.requirements.estimates.cpu import cpu_answer
@@ -42,15 +42,15 @@ _SPEED_SOURCES = {
 
 def print_plan(
     reading: Reading,
-    choice: Choice | None,
+    choice: OfferingChoice | None,
     constraints: Constraints,
     now: datetime,
     *,
-    history: History | None = None,
+    history: DeploymentThroughput | None = None,
     top: int = 10,
 ) -> None:
     """The answer in three lines, then what it rests on, then the tables and the refusals."""
-    for line in () if choice is None else answer(choice, constraints, now):
+    for line in () if choice is None else recommendation(choice, constraints, now):
         _print_line(line)
     for line in _basis(reading, choice, history):
         _print_line(line)
@@ -71,7 +71,9 @@ def print_plan(
         _print_line(line)
 
 
-def answer(choice: Choice, constraints: Constraints, now: datetime) -> tuple[str, ...]:
+def recommendation(
+    choice: OfferingChoice, constraints: Constraints, now: datetime
+) -> tuple[str, ...]:
     """The recommended offering, its run time and cost; without one, the closest offering."""
     if not choice.candidates:
         return (verdict(choice, constraints, now),)
@@ -79,18 +81,21 @@ def answer(choice: Choice, constraints: Constraints, now: datetime) -> tuple[str
     key, cost = option.key, option.cost
     nodes = "" if option.nodes == 1 else f"{option.nodes} nodes, "
     where = f"{key.region} {key.zone}" if key.zone else key.region
+    done = shown_moment(option.ends_at(now))
     limits = "" if best.certainty is Certainty.SAFE else "; the slow end breaks a limit"
     return (
         f"Take   {key.provider} {key.instance_type} ({nodes}{option.gpus} × {option.gpu_type}), "
         f"{key.capacity_type}, {where}",
         f"Time   {format_duration(option.wall_s)} ({format_duration(option.wall_low_s)} to "
-        f"{format_duration(option.wall_high_s)}), done by {moment(option.ends_at(now))}{limits}",
+        f"{format_duration(option.wall_high_s)}), done by {done}{limits}",
         f"Cost   {format_usd(cost.total)} ({format_usd(cost.total_low)} to "
         f"{format_usd(cost.total_high)}), {price_age(option, now)}",
     )
 
 
-def _basis(reading: Reading, choice: Choice | None, history: History | None) -> Iterator[str]:
+def _basis(
+    reading: Reading, choice: OfferingChoice | None, history: DeploymentThroughput | None
+) -> Iterator[str]:
     if reading.understood or reading.job is not None:
         yield f"Understood: {'; '.join(reading.understood) or 'nothing'}"
     if reading.assumed:
@@ -229,7 +234,7 @@ def _divided(option: Option) -> str:
     return f"With {' and '.join(parts)}. " if parts else ""
 
 
-def _unused(choice: Choice) -> Iterator[str]:
+def _unused(choice: OfferingChoice) -> Iterator[str]:
     """Lines with the reasons why other offerings are not in the table."""
     if choice.types_without_spot:
         names = listed([key.name for key in choice.types_without_spot], limit=6)

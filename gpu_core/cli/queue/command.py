@@ -30,7 +30,7 @@ from gpu_core.decisions.scheduling.queue.queue_table import (
     QueueTableEntry,
     artifact_key,
     from_row,
-    notices_of,
+    notices_in,
     to_json,
 )
 
@@ -135,7 +135,7 @@ def _rows(published: Artifact | None) -> list[Any]:
 
 def _notices(published: Artifact | None, now: tuple[str, ...]) -> tuple[str, ...]:
     """Those of this moment, then what only the worker knows, such as that its policy is broken."""
-    return (*now, *notices_of(None if published is None else published.metadata_))
+    return (*now, *notices_in(None if published is None else published.metadata_))
 
 
 def _document(pool: str, line: PublishedLine, now: datetime) -> str:

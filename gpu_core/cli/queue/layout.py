@@ -19,7 +19,7 @@ _ISOLATE, _POP = "\u2068", "\u2069"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class QueueRow:
     """One run.
 
     Attributes:
@@ -31,7 +31,7 @@ class Row:
     notes: tuple[str, ...] = ()
 
 
-def lines(headings: Sequence[str], rows: Sequence[Row], width: int | None) -> Iterator[str]:
+def lines(headings: Sequence[str], rows: Sequence[QueueRow], width: int | None) -> Iterator[str]:
     """The rows as lines of text.
 
     Args:
@@ -75,7 +75,7 @@ def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:
     return _GAP.join(padded).rstrip()
 
 
-def _paragraph(headings: Sequence[str], row: Row, width: int | None) -> Iterator[str]:
+def _paragraph(headings: Sequence[str], row: QueueRow, width: int | None) -> Iterator[str]:
     yield from wrapped(row.cells[0], width)
     facts = ", ".join(
         f"{heading} {cell}" for heading, cell in zip(headings[1:], row.cells[1:], strict=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from gpu_core.cli.queue.layout import Row, isolated, lines, wrapped
+from gpu_core.cli.queue.layout import QueueRow, isolated, lines, wrapped
 from gpu_core.decisions.costs.reports.holders_table import HoldersTableEntry, gpus_text
 from gpu_core.decisions.model.units import count, format_duration, format_usd
 from gpu_core.decisions.scheduling.queue.queue_table import QueueTableEntry
@@ -55,7 +55,7 @@ def waiting_lines(
     yield from lines(_WAITING, [_waiting(entry, now) for entry in entries], width)
 
 
-def _holder(entry: HoldersTableEntry, now: datetime) -> Row:
+def _holder(entry: HoldersTableEntry, now: datetime) -> QueueRow:
     held_s = (now - entry.held_since).total_seconds()
     cells = (
         isolated(entry.run),
@@ -66,7 +66,7 @@ def _holder(entry: HoldersTableEntry, now: datetime) -> Row:
         format_usd(entry.cost_micro_usd(now)),
         _NOTHING if entry.may_run_until is None else _moment(entry.may_run_until, now),
     )
-    return Row(cells, _ending(entry, now))
+    return QueueRow(cells, _ending(entry, now))
 
 
 def _ending(entry: HoldersTableEntry, now: datetime) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ def _ending(entry: HoldersTableEntry, now: datetime) -> tuple[str, ...]:
     return (f"{entry.ending}{by}.",)
 
 
-def _waiting(entry: QueueTableEntry, now: datetime) -> Row:
+def _waiting(entry: QueueTableEntry, now: datetime) -> QueueRow:
     cells = (
         f"{entry.position or _NOTHING}  {isolated(entry.run)}",
         isolated(entry.team or _NOTHING),
@@ -84,7 +84,7 @@ def _waiting(entry: QueueTableEntry, now: datetime) -> Row:
         _seconds((now - entry.waiting_since).total_seconds()),
         _expected(entry, now),
     )
-    return Row(cells, (f"{entry.reason}: {entry.summary}", entry.resolution))
+    return QueueRow(cells, (f"{entry.reason}: {entry.summary}", entry.resolution))
 
 
 def _expected(entry: QueueTableEntry, now: datetime) -> str:

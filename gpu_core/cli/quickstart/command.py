@@ -11,7 +11,7 @@ from types import FrameType
 import psutil
 from rich.console import Console
 
-from gpu_core.cli.quickstart.progress import Progress
+from gpu_core.cli.quickstart.progress import WaitIndicator
 from gpu_core.cli.quickstart.services import Addresses, Service, Services, free_port
 from gpu_core.decisions.model.errors import InvalidInput
 
@@ -62,7 +62,7 @@ def quickstart(folder: Path, *, keep: bool) -> int:
             finally:
                 # A second Ctrl-C must not leave anything behind.
                 _ignore_signals()
-                with Progress(console, "The servers are stopping"):
+                with WaitIndicator(console, "The servers are stopping"):
                     services.stop_all()
     finally:
         # Only now: a worker that lives would give a killed run its next attempt.
@@ -77,7 +77,7 @@ def _story(console: Console, services: Services, folder: Path, *, keep: bool) ->
     os.environ["PREFECT_API_URL"] = f"{addresses.prefect}/api"
     services.use(os.environ)
     console.rule("[bold]1. Servers[/]", align="left")
-    with Progress(console, "Prefect's server and MLflow are starting"):
+    with WaitIndicator(console, "Prefect's server and MLflow are starting"):
         prefect, mlflow = _start_servers(services, folder, addresses)
         # Prefect reads its settings when it is first imported, so that it is imported after them.
         from gpu_core.cli.quickstart.demo import play_story
@@ -97,7 +97,7 @@ def _story(console: Console, services: Services, folder: Path, *, keep: bool) ->
         mlflow_uri=addresses.mlflow,
         checkpoint_uri=str(folder / "checkpoints"),
     )
-    with Progress(console, "Creating the pool, its queues, blocks and deployments"):
+    with WaitIndicator(console, "Creating the pool, its queues, blocks and deployments"):
         setup(options)
     services.start(
         "worker",

@@ -27,7 +27,7 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.prefect.artifacts import find_artifact
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.cli.quickstart.attempt_table import attempt_table
-from gpu_core.cli.quickstart.progress import Progress
+from gpu_core.cli.quickstart.progress import WaitIndicator
 from gpu_core.cli.quickstart.run_table import run_table
 from gpu_core.cli.quickstart.services import Addresses, ServiceError, Services
 from gpu_core.decisions.checkpoints.object_names import committed
@@ -95,13 +95,13 @@ class _Story:
         async with get_client() as client:
             self._client: PrefectClient = client
             self._console.rule("[bold]3. Work for the pool[/]", align="left")
-            with Progress(self._console, "Runs are submitted") as self._progress:
+            with WaitIndicator(self._console, "Runs are submitted") as self._progress:
                 training, twin = await self._submit_all(gpus)
                 await self._until_finished()
             self._console.rule("[bold]4. Was the resumed training exact?[/]", align="left")
             is_right = self._check(training, twin)
             self._console.rule("[bold]5. The nightly report[/]", align="left")
-            with Progress(self._console, "The nightly report runs") as self._progress:
+            with WaitIndicator(self._console, "The nightly report runs") as self._progress:
                 nightly, was_reported = await self._report()
             is_right = was_reported and is_right
             self._console.rule("[bold]6. What it cost[/]", align="left")

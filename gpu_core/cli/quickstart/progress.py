@@ -9,7 +9,7 @@ from rich.console import Console
 _SILENCE_S = 1.8
 
 
-class Progress:
+class WaitIndicator:
     """Shows what is waited for while the context lasts.
 
     Args:
@@ -36,7 +36,7 @@ class Progress:
         """Note that a line was printed, so that none is due for a while."""
         self._printed_at = time.monotonic()
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "WaitIndicator":
         if self._status is not None:
             self._status.start()
         else:

@@ -49,7 +49,7 @@ from gpu_core.decisions.simulation.policies.named_policies import DEFAULT_POLICY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
+class PolicyReplay:
     """One policy's row."""
 
     policy: str
@@ -59,7 +59,7 @@ class Replayed:
     cycle_s: Spread | None
 
 
-def replay(options: SimulateOptions) -> tuple[Replayed, ...]:
+def replay_policies(options: SimulateOptions) -> tuple[PolicyReplay, ...]:
     """What was the replay like under each of the policies?
 
     Raises:
@@ -80,7 +80,7 @@ def run_simulate(options: SimulateOptions) -> int:
     """Replay, and print a table or JSON. Returns the exit code."""
     if options.order is not None:
         return run_offering(_trace(options), options.policies, _policy, as_json=options.as_json)
-    rows = replay(options)
+    rows = replay_policies(options)
     if options.as_json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
     else:
@@ -113,12 +113,12 @@ def _replay(
     policy: Policy,
     options: SimulateOptions,
     entitlements: Mapping[str, float] | None,
-) -> Replayed:
+) -> PolicyReplay:
     planner = TimedPlanner(policy, trace.nodes)
     began_s = time.process_time()
     simulation = simulate(trace, planner, _knowledge(options), _simulation_options(policy, options))
     cpu_s = time.process_time() - began_s
-    return Replayed(
+    return PolicyReplay(
         policy=name,
         metrics=metrics(
             simulation,

@@ -10,7 +10,7 @@ from rich.console import Console
 from gpu_core.cli.simulate.table import comparison
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.simulation.cluster.offering import Offering, by_strategy, offer
+from gpu_core.decisions.simulation.cluster.offering import OfferedLoad, by_strategy, offer
 from gpu_core.decisions.simulation.cluster.trace import Trace
 
 
@@ -19,7 +19,7 @@ class Offered:
     """One policy's column."""
 
     policy: str
-    offering: Offering
+    offering: OfferedLoad
     cpu_s: float
 
 
@@ -59,7 +59,7 @@ def _percent(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f} %"
 
 
-_ROWS: tuple[tuple[str, Callable[[Offering], str]], ...] = (
+_ROWS: tuple[tuple[str, Callable[[OfferedLoad], str]], ...] = (
     ("Offered", lambda o: f"{o.offered:,}"),
     ("Fitted nowhere", lambda o: f"{o.failed:,}"),
     ("GPUs requested", lambda o: _percent(o.arrived_percent)),

@@ -15,7 +15,11 @@ from gpu_core.cli.spot.options import SpotReplayOptions
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR
 from gpu_core.decisions.policy.capacity import StrategyName
-from gpu_core.decisions.simulation.spot.comparison import Comparison, StrategyResult, compare
+from gpu_core.decisions.simulation.spot.comparison import (
+    StrategyComparison,
+    StrategyResult,
+    compare_strategies,
+)
 from gpu_core.decisions.simulation.spot.recorded_availability import spot_traces
 from gpu_core.decisions.simulation.spot.replay import Task
 from gpu_core.decisions.simulation.spot.trace import SpotTrace
@@ -53,7 +57,7 @@ def run_spot_replay(files: tuple[Path, ...], ledger: str | None, options: SpotRe
         if not 1 <= number <= _MOST:
             raise InvalidInput(field, "is out of range", got=number, allowed=f"1 to {_MOST:,}")
     traces = [_cut(trace, options.ticks) for trace in _traces(files, ledger)]
-    comparison = compare(
+    comparison = compare_strategies(
         traces,
         task,
         names,
@@ -69,7 +73,7 @@ def run_spot_replay(files: tuple[Path, ...], ledger: str | None, options: SpotRe
     return int(any(result.misses for result in comparison.results))
 
 
-def comparison_table(comparison: Comparison) -> Table:
+def comparison_table(comparison: StrategyComparison) -> Table:
     """A table with a column for each strategy, and one for the optimum."""
     table = Table(
         title=f"Spot was up {comparison.spot_up:.1%} of the time; 1.0 is the cost on on-demand",

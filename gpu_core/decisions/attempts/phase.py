@@ -100,7 +100,7 @@ class IllegalTransition(GpuSchedulingError):
         )
 
 
-class Step(NamedTuple):
+class PhaseStart(NamedTuple):
     """The beginning of a phase."""
 
     phase: AttemptPhase
@@ -112,7 +112,7 @@ class AttemptLife:
     """The phases of one attempt so far. `moved_to` is the only way into the next one."""
 
     attempt_id: str
-    steps: tuple[Step, ...]
+    steps: tuple[PhaseStart, ...]
     """At least one, in order; the last one is current."""
 
     @property
@@ -141,7 +141,7 @@ class AttemptLife:
         """
         if phase not in TRANSITIONS[self.phase]:
             raise IllegalTransition(self.attempt_id, self.phase, phase, self.history)
-        return replace(self, steps=(*self.steps, Step(phase, at)))
+        return replace(self, steps=(*self.steps, PhaseStart(phase, at)))
 
 
 def recorded_phase(attempt: Attempt) -> AttemptPhase:

@@ -27,7 +27,7 @@ MOST_PRICES = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class CoveredPlaces:
     """The places that one read has covered in full: an offering not found there is not offered."""
 
     provider: str
@@ -49,12 +49,12 @@ class Observation:
 
     instance_types: Mapping[TypeKey, InstanceType]
     micro_usd_per_hour: Mapping[OfferingKey, int]
-    scopes: Collection[Scope]
+    scopes: Collection[CoveredPlaces]
     source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class OfferingChange:
     """One offering that is other than before. None: it had, or has, no price."""
 
     key: OfferingKey
@@ -67,7 +67,7 @@ class Refreshed:
     """The catalog after a look, and what is other than before."""
 
     catalog: Catalog
-    changes: tuple[Change, ...]
+    changes: tuple[OfferingChange, ...]
 
 
 def refreshed(
@@ -105,7 +105,7 @@ def refreshed(
     return Refreshed(catalog=after, changes=_changes(catalog, after))
 
 
-def change_rows(changes: Sequence[Change]) -> list[dict[str, str]]:
+def change_rows(changes: Sequence[OfferingChange]) -> list[dict[str, str]]:
     """The changes as rows of a table; one row says so where there are none."""
 
     def cell(micro_usd: int | None) -> str:
@@ -189,7 +189,7 @@ def _moved(key: OfferingKey, before: int | None, after: int) -> InvalidInput | N
     )
 
 
-def _changes(before: Catalog, after: Catalog) -> tuple[Change, ...]:
+def _changes(before: Catalog, after: Catalog) -> tuple[OfferingChange, ...]:
     def price(catalog: Catalog, key: OfferingKey) -> int | None:
         offering = catalog.offerings.get(key)
         if offering is None or not offering.is_offered:
@@ -197,7 +197,7 @@ def _changes(before: Catalog, after: Catalog) -> tuple[Change, ...]:
         return offering.price.micro_usd_per_hour
 
     changes = (
-        Change(
+        OfferingChange(
             key=key,
             before_micro_usd_per_hour=price(before, key),
             after_micro_usd_per_hour=price(after, key),

@@ -54,7 +54,7 @@ class Manifest:
         return CheckpointId(self.attempt, self.sequence)
 
 
-def describe(
+def manifest_of(
     checkpoint: CheckpointId, payload: Payload, *, payload_format: str, saved_at: datetime
 ) -> Manifest:
     """The manifest of this payload.

@@ -28,7 +28,7 @@ def part_bytes(size_bytes: int) -> int:
     return max(_PART_BYTES, -(-least // _MIB) * _MIB)
 
 
-class Part:
+class PayloadPart:
     """One part of a payload."""
 
     def __init__(self, number: int, offset: int, content: memoryview) -> None:
@@ -56,7 +56,7 @@ class Payload:
         self.size_bytes = view.nbytes
         self.part_bytes = in_parts_of or part_bytes(view.nbytes)
         self.parts = tuple(
-            Part(number, offset, view[offset : offset + self.part_bytes])
+            PayloadPart(number, offset, view[offset : offset + self.part_bytes])
             for number, offset in enumerate(range(0, max(1, view.nbytes), self.part_bytes), start=1)
         )
 

@@ -65,6 +65,6 @@ def held_gpu_of(gpu_id: str, record: Mapping[str, str]) -> HeldGpu:
     )
 
 
-def text_of(gpus: Collection[HeldGpu]) -> str:
+def move_reason(gpus: Collection[HeldGpu]) -> str:
     """The reason why an attempt on these held GPUs must move, for its page."""
     return "; ".join(f"{gpu.gpu_id} has failed: {gpu.reason}" for gpu in gpus) + "."

@@ -11,7 +11,7 @@ Row = Mapping[str, object]
 _LONGEST_TEXT = 2_000
 
 
-def cell(value: object) -> object:
+def table_value(value: object) -> object:
     """The value for a table: a moment as ISO 8601 text in UTC, a text as one line."""
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%dT%H:%M:%SZ}"

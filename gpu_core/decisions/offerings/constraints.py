@@ -9,7 +9,7 @@ from gpu_core.decisions.catalog.product_names import nearest_gpu_types
 from gpu_core.decisions.model.errors import InvalidInput, listed
 from gpu_core.decisions.model.pydantic_errors import refuse
 from gpu_core.decisions.model.units import LONGEST_DURATION_S, require_aware
-from gpu_core.decisions.requests.requirements.reading.stated_limits import Limits
+from gpu_core.decisions.requests.requirements.reading.stated_limits import StatedLimits
 
 
 class Goal(StrEnum):
@@ -24,7 +24,7 @@ _MOST_GIB = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class DataPlace:
     """The place where data is."""
 
     provider: str
@@ -45,7 +45,7 @@ class Constraints:
     """Exactly this many GPUs over all nodes. None: as many as an offering has."""
     data_gib: float | None = None
     """Data that the job reads; it has to be where the GPUs are."""
-    data_at: Place | None = None
+    data_at: DataPlace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Conditions:
     kept_checkpoints: int = 2
 
 
-def with_limits(constraints: Constraints, limits: Limits, now: datetime) -> Constraints:
+def with_limits(constraints: Constraints, limits: StatedLimits, now: datetime) -> Constraints:
     """The constraints with what a text states; where both state a value, the constraints count."""
     within = None if limits.within_s is None else now + timedelta(seconds=limits.within_s)
     return replace(

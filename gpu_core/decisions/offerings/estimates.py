@@ -9,12 +9,12 @@ from gpu_core.decisions.catalog.product_names import nearest_gpu_types
 from gpu_core.decisions.model.errors import InvalidInput, alternatives, listed
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.offerings.constraints import Constraints
-from gpu_core.decisions.offerings.options import Reason
+from gpu_core.decisions.offerings.options import RefusalReason
 from gpu_core.decisions.requests.requirements.estimates.duration import (
     PCIE_GB_PER_S,
     Duration,
     Hardware,
-    Observed,
+    ObservedThroughput,
     Utilisation,
     duration_of,
     learned,
@@ -40,14 +40,14 @@ class Run:
 class NoRun:
     """The reason why the job cannot run there."""
 
-    reason: Reason
+    reason: RefusalReason
     summary: str
     times_too_large: float | None = None
     """How many times the memory that there is; None: that is not the reason."""
 
 
 def runs_on(
-    job: Job, kind: InstanceType, constraints: Constraints, observed: Observed | None
+    job: Job, kind: InstanceType, constraints: Constraints, observed: ObservedThroughput | None
 ) -> tuple[Run, ...] | NoRun:
     """How does the job run on this instance type, on 1, 2, 4, ... nodes or the number asked for?"""
     gpu = GPU_TYPES.get(kind.gpu_type)
@@ -65,7 +65,7 @@ def runs_on(
     return runs or next(result for result in reversed(results) if isinstance(result, NoRun))
 
 
-def observed_on(gpu_type: str, gpus: int, units_per_s: Sequence[float]) -> Observed:
+def observed_on(gpu_type: str, gpus: int, units_per_s: Sequence[float]) -> ObservedThroughput:
     """What was observed on these GPUs, all in one node?
 
     Raises:
@@ -81,27 +81,27 @@ def observed_on(gpu_type: str, gpus: int, units_per_s: Sequence[float]) -> Obser
             nearest=None if gpu else nearest_gpu_types(gpu_type, GPU_TYPES),
         )
     hardware = Hardware(gpu=gpu, gpus=gpus, link_gb_per_s=_inside_gb_per_s(gpu))
-    return Observed(hardware=hardware, units_per_s=units_per_s)
+    return ObservedThroughput(hardware=hardware, units_per_s=units_per_s)
 
 
 def _nodes(kind: InstanceType, constraints: Constraints) -> tuple[int, ...] | NoRun:
     """Which numbers of nodes are tried? No run: the GPUs are not those that are asked for."""
     if kind.gpu_share_milli < WHOLE_GPU_MILLI:
         return NoRun(
-            reason=Reason.PARTIAL_GPU,
+            reason=RefusalReason.PARTIAL_GPU,
             summary=f"has {kind.gpu_share_milli / WHOLE_GPU_MILLI:.3g} of a {kind.gpu_type}, "
             "which a run cannot ask for as a GPU",
         )
     if constraints.gpu_types and kind.gpu_type not in constraints.gpu_types:
         return NoRun(
-            reason=Reason.OTHER_GPU_TYPE,
+            reason=RefusalReason.OTHER_GPU_TYPE,
             summary=f"has {kind.gpu_type}, not {' or '.join(constraints.gpu_types)}",
         )
     if constraints.gpus is None:
         return tuple(powers_of_two(constraints.max_nodes))
     if constraints.gpus % kind.gpu_count:
         return NoRun(
-            reason=Reason.OTHER_GPU_COUNT,
+            reason=RefusalReason.OTHER_GPU_COUNT,
             summary=f"has {kind.gpu_count} GPUs on a node, which do not add up to "
             f"{constraints.gpus}",
         )
@@ -124,13 +124,13 @@ def _with_nodes(
     work = duration_of(fit.job, hardware, fit.division, utilisation)
     if work is None:
         return NoRun(
-            reason=Reason.UNKNOWN_NETWORK,
+            reason=RefusalReason.UNKNOWN_NETWORK,
             summary=f"needs {nodes} nodes, and the speed of their network is unknown",
         )
     return Run(nodes=nodes, fit=fit, work=work)
 
 
-def _utilisation(job: Job, gpu: GpuType, observed: Observed | None) -> Utilisation:
+def _utilisation(job: Job, gpu: GpuType, observed: ObservedThroughput | None) -> Utilisation:
     if observed is None:
         return prior(job)
     then = observed.hardware
@@ -158,7 +158,7 @@ def _unknown_gpu(kind: InstanceType) -> NoRun:
     meant = alternatives(nearest_gpu_types(kind.gpu_type, GPU_TYPES))
     hint = f"; did you mean {meant}?" if meant else ""
     return NoRun(
-        reason=Reason.UNKNOWN_GPU_TYPE,
+        reason=RefusalReason.UNKNOWN_GPU_TYPE,
         summary=f"the speed of a {kind.gpu_type} is unknown{hint}",
     )
 
@@ -166,7 +166,7 @@ def _unknown_gpu(kind: InstanceType) -> NoRun:
 def _no_fast_units(gpu: GpuType, precision: Precision) -> NoRun:
     has = ", ".join(str(known) for known in gpu.dense_tflops)
     return NoRun(
-        reason=Reason.NO_FAST_UNITS,
+        reason=RefusalReason.NO_FAST_UNITS,
         summary=f"a {gpu.name} does not compute in {precision}; it does in {has}",
     )
 
@@ -175,7 +175,7 @@ def _too_little_memory(fit: Fit, gpus: int) -> NoRun:
     needed, usable = (size / _BYTES_PER_GIB for size in (fit.memory.bytes, fit.usable_bytes))
     on = f"each of {gpus} GPUs" if gpus > 1 else "its GPU"
     return NoRun(
-        reason=Reason.TOO_LITTLE_MEMORY,
+        reason=RefusalReason.TOO_LITTLE_MEMORY,
         summary=f"needs {needed:,.1f} GiB on {on}, and {usable:,.1f} GiB can be used",
         times_too_large=needed / usable,
     )

@@ -12,7 +12,7 @@ from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd
 from gpu_core.decisions.offerings.constraints import Conditions, Constraints
 from gpu_core.decisions.offerings.estimates import NoRun, Run
 from gpu_core.decisions.offerings.interruption_overhead import Overhead, interruption_chance
-from gpu_core.decisions.offerings.options import Cost, Option, Reason, Refusal
+from gpu_core.decisions.offerings.options import Cost, Option, Refusal, RefusalReason
 from gpu_core.decisions.offerings.transfer_and_storage import storage_micro_usd, transfer_micro_usd
 from gpu_core.decisions.requests.requirements.estimates.memory import checkpoint_bytes, weight_bytes
 from gpu_core.decisions.requests.requirements.jobs.job import Job
@@ -26,7 +26,7 @@ _CENTURY_S = 100 * 365 * 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class RankingInput:
     """All that offerings are judged by."""
 
     job: Job
@@ -41,7 +41,7 @@ class Setting:
     now: datetime
 
 
-def evaluate(setting: Setting, offering: Offering) -> tuple[Option, ...] | Refusal:
+def evaluate(setting: RankingInput, offering: Offering) -> tuple[Option, ...] | Refusal:
     """Which ways are there to run the job on this offering? Refusal: none."""
     if not setting.catalog.is_available(offering):
         return _not_there(offering)
@@ -64,7 +64,7 @@ def evaluate(setting: Setting, offering: Offering) -> tuple[Option, ...] | Refus
     return options or next(result for result in results if isinstance(result, Refusal))
 
 
-def _option(setting: Setting, offering: Offering, run: Run, source: str) -> Option | Refusal:
+def _option(setting: RankingInput, offering: Offering, run: Run, source: str) -> Option | Refusal:
     conditions, is_spot = setting.conditions, offering.key.capacity_type == SPOT
     kind, nodes, work = setting.catalog.instance_type(offering), run.nodes, run.work
     rate = conditions.storage_gb_per_s * 1e9 * nodes
@@ -77,13 +77,13 @@ def _option(setting: Setting, offering: Offering, run: Run, source: str) -> Opti
     if math.isinf(factor):
         return Refusal(
             key=offering.key,
-            reason=Reason.NEVER_ENDS,
+            reason=RefusalReason.NEVER_ENDS,
             summary=f"a save takes {save_s:,.0f} s, and an instance lives {life_s:,.0f} s",
         )
     if work.high_s * factor > _CENTURY_S:
         return Refusal(
             key=offering.key,
-            reason=Reason.NEVER_ENDS,
+            reason=RefusalReason.NEVER_ENDS,
             summary="may take more than a century",
         )
     walls = [begin_s + s * factor for s in (work.low_s, work.likely_s, work.high_s)]
@@ -129,7 +129,7 @@ def _from_memory(offering: Offering) -> Refusal:
     price = format_usd(offering.price.micro_usd_per_hour)
     return Refusal(
         key=offering.key,
-        reason=Reason.UNKNOWN_PRICE,
+        reason=RefusalReason.UNKNOWN_PRICE,
         summary=f"has no price with a source ({price} per hour is from memory): refresh the "
         "catalog, or give your own price with --prices",
     )
@@ -141,7 +141,7 @@ def _doubtful(offering: Offering, usual_micro_usd: int) -> Refusal:
         seen += " or later"
     return Refusal(
         key=offering.key,
-        reason=Reason.DOUBTFUL_PRICE,
+        reason=RefusalReason.DOUBTFUL_PRICE,
         summary=f"was at {format_usd(price)} per hour on {seen}, and other zones are at "
         f"{format_usd(usual_micro_usd)}: refresh the catalog to plan with it",
     )
@@ -151,10 +151,10 @@ def _not_there(offering: Offering) -> Refusal:
     if offering.is_offered:
         return Refusal(
             key=offering.key,
-            reason=Reason.NO_SPOT_CAPACITY,
+            reason=RefusalReason.NO_SPOT_CAPACITY,
             summary="its price for spot is that for on-demand: there is no spot here",
         )
     seen = offering.price.seen_until.date().isoformat()
     return Refusal(
-        key=offering.key, reason=Reason.NOT_OFFERED, summary=f"was offered last on {seen}"
+        key=offering.key, reason=RefusalReason.NOT_OFFERED, summary=f"was offered last on {seen}"
     )

@@ -14,7 +14,7 @@ from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.work_done import work_s
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.offerings.estimates import observed_on
-from gpu_core.decisions.requests.requirements.estimates.duration import Observed
+from gpu_core.decisions.requests.requirements.estimates.duration import ObservedThroughput
 from gpu_core.decisions.requests.requirements.jobs.number_words import short_count
 
 _NEWEST = 20
@@ -24,12 +24,12 @@ Records = Iterable[tuple[RunRecord, Sequence[Attempt]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class DeploymentThroughput:
     """The throughput that a deployment's runs reached, and the hardware that they ran on."""
 
     deployment: str
     runs: int
-    observed: Observed
+    observed: ObservedThroughput
 
     def reason(self, unit: str) -> str:
         """The runs and their throughput as one sentence.
@@ -45,7 +45,7 @@ class History:
         return f"{runs} of {self.deployment} on {where}: {speed} {unit} per second"
 
 
-def shown_by(records: Records, deployment: str, amount_each: float) -> History:
+def shown_by(records: Records, deployment: str, amount_each: float) -> DeploymentThroughput:
     """What throughput do the runs of this deployment show?
 
     Completed runs on one node, on GPUs that are known. Of several kinds of hardware that with the
@@ -79,7 +79,7 @@ def shown_by(records: Records, deployment: str, amount_each: float) -> History:
     gpu_type, gpus = max(reversed(speeds), key=lambda hardware: len(speeds[hardware]))
     newest = tuple(speeds[gpu_type, gpus][-_NEWEST:])
     observed = observed_on(gpu_type, gpus, newest)
-    return History(deployment=deployment, runs=len(newest), observed=observed)
+    return DeploymentThroughput(deployment=deployment, runs=len(newest), observed=observed)
 
 
 def _hardware(attempts: Sequence[Attempt]) -> tuple[str, int] | None:

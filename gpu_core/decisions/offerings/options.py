@@ -12,7 +12,7 @@ from gpu_core.decisions.requests.requirements.estimates.duration import Duration
 from gpu_core.decisions.requests.requirements.estimates.fit import Fit
 
 
-class Reason(StrEnum):
+class RefusalReason(StrEnum):
     """The reason why an offering is refused. Public: add, never rename."""
 
     NOT_OFFERED = "NotOffered"
@@ -36,7 +36,7 @@ class Refusal:
     """An offering that is out, and why."""
 
     key: OfferingKey
-    reason: Reason
+    reason: RefusalReason
     summary: str
     times_too_large: float | None = None
     """How many times the memory that there is; None: that is not the reason."""
@@ -129,7 +129,7 @@ class Option:
         if self.wall_s > left_s:
             return Refusal(
                 key=self.key,
-                reason=Reason.TOO_LATE,
+                reason=RefusalReason.TOO_LATE,
                 summary=f"takes {format_duration(self.wall_s)} on {self.size}, and "
                 f"{format_duration(left_s)} are left",
             )
@@ -137,7 +137,7 @@ class Option:
         if budget is not None and self.cost.total > budget:
             return Refusal(
                 key=self.key,
-                reason=Reason.OVER_BUDGET,
+                reason=RefusalReason.OVER_BUDGET,
                 summary=f"costs {format_usd(self.cost.total)} on {self.size}, and the budget is "
                 f"{format_usd(budget)}",
             )

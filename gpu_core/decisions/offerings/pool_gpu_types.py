@@ -26,7 +26,7 @@ from gpu_core.decisions.model.workload import Hold, Workload
 from gpu_core.decisions.offerings.constraints import Conditions, Constraints
 from gpu_core.decisions.offerings.estimates import NoRun, runs_on
 from gpu_core.decisions.offerings.options import Option
-from gpu_core.decisions.offerings.rank import Choice, choose
+from gpu_core.decisions.offerings.rank import OfferingChoice, choose
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.requirements.jobs.job import Job
 from gpu_core.decisions.requests.requirements.reading.job_request import JobRequest, job_of
@@ -172,7 +172,7 @@ def _options(
 
 def _choice(
     job: Job, gpu_count: int, priced: list[PoolOffer], constraints: Constraints
-) -> Choice | None:
+) -> OfferingChoice | None:
     catalog = _catalog(gpu_count, priced)
     try:
         return choose(

@@ -16,10 +16,10 @@ from gpu_core.decisions.offerings.constraints import (
     check_constraints,
 )
 from gpu_core.decisions.offerings.estimates import runs_on
-from gpu_core.decisions.offerings.evaluate import Setting, evaluate
+from gpu_core.decisions.offerings.evaluate import RankingInput, evaluate
 from gpu_core.decisions.offerings.interruption_overhead import Overhead, daly_overhead
-from gpu_core.decisions.offerings.options import Certainty, Option, Reason, Refusal
-from gpu_core.decisions.requests.requirements.estimates.duration import Observed
+from gpu_core.decisions.offerings.options import Certainty, Option, Refusal, RefusalReason
+from gpu_core.decisions.requests.requirements.estimates.duration import ObservedThroughput
 from gpu_core.decisions.requests.requirements.jobs.job import Job, check_job
 
 _CERTAINTIES = tuple(Certainty)
@@ -34,7 +34,7 @@ class RankedOffering:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class OfferingChoice:
     """The offerings to choose from, and those that are refused."""
 
     candidates: tuple[RankedOffering, ...]
@@ -65,8 +65,8 @@ def choose(
     *,
     conditions: Conditions | None = None,
     overhead: Overhead = daly_overhead,
-    observed: Observed | None = None,
-) -> Choice:
+    observed: ObservedThroughput | None = None,
+) -> OfferingChoice:
     """Which offerings can run the job as asked for, and which of them is best?
 
     Args:
@@ -80,7 +80,7 @@ def choose(
     """
     check_job(job)
     check_constraints(constraints, now)
-    setting = Setting(
+    setting = RankingInput(
         job=job,
         catalog=catalog,
         constraints=constraints,
@@ -102,7 +102,7 @@ def choose(
     candidates = [result for result in judged if isinstance(result, RankedOffering)]
     refused += [result for result in judged if isinstance(result, Refusal)]
     options = [option for way in ways for option in way]
-    return Choice(
+    return OfferingChoice(
         candidates=tuple(sorted(candidates, key=lambda c: _place(c, constraints.goal))),
         refused=tuple(sorted(refused, key=lambda r: (r.reason, str(r.key)))),
         cheapest_in_time=_best(_in_time(options, constraints, now), Goal.COST),
@@ -126,7 +126,7 @@ def _by_type(catalog: Catalog) -> dict[TypeKey, tuple[Offering, ...]]:
     return {key: tuple(offerings) for key, offerings in siblings.items()}
 
 
-def verdict(choice: Choice, constraints: Constraints, now: datetime) -> str:
+def verdict(choice: OfferingChoice, constraints: Constraints, now: datetime) -> str:
     """Can it be done, and what is nearest to it if not? One or two sentences."""
     if choice.candidates:
         best = choice.candidates[0]
@@ -134,7 +134,7 @@ def verdict(choice: Choice, constraints: Constraints, now: datetime) -> str:
         return f"Take {_described(best.option, now)}{sure}; {price_age(best.option, now)}."
     if choice.fastest is None or choice.cheapest is None:
         return "No offering can run it: see the reasons."
-    by = "" if constraints.deadline_at is None else f" by {moment(constraints.deadline_at)}"
+    by = "" if constraints.deadline_at is None else f" by {shown_moment(constraints.deadline_at)}"
     if choice.cheapest_in_time is None:
         return f"Nothing finishes it{by}. The fastest is {_described(choice.fastest, now)}."
     cheapest = f"The cheapest that does is {_described(choice.cheapest_in_time, now)}."
@@ -162,7 +162,7 @@ def _best_way(
         if (violation := option.violation(constraints, now)) is not None
     ]
     # In time but too dear is nearer than too late.
-    return next((v for v in violations if v.reason is Reason.OVER_BUDGET), violations[0])
+    return next((v for v in violations if v.reason is RefusalReason.OVER_BUDGET), violations[0])
 
 
 def _place(candidate: RankedOffering, goal: Goal) -> tuple[int, tuple[float, float, str, int]]:
@@ -181,10 +181,10 @@ def _best(options: Sequence[Option], goal: Goal) -> Option | None:
 # Offerings with one of these might hold the job, if something else were asked for.
 _OTHER_THAN_MEMORY = frozenset(
     (
-        Reason.UNKNOWN_NETWORK,
-        Reason.NEVER_ENDS,
-        Reason.OTHER_GPU_TYPE,
-        Reason.OTHER_GPU_COUNT,
+        RefusalReason.UNKNOWN_NETWORK,
+        RefusalReason.NEVER_ENDS,
+        RefusalReason.OTHER_GPU_TYPE,
+        RefusalReason.OTHER_GPU_COUNT,
     )
 )
 
@@ -209,7 +209,7 @@ def _refuse_what_fits_nowhere(
 
 
 def _described(option: Option, now: datetime) -> str:
-    done = moment(option.ends_at(now))
+    done = shown_moment(option.ends_at(now))
     cost, wall = format_usd(option.cost.total), format_duration(option.wall_s)
     return f"{option.key} ({option.size}): {cost}, {wall}, done by {done}"
 
@@ -222,6 +222,6 @@ def price_age(option: Option, now: datetime) -> str:
     return f"price of {day}" + (f", {count(days, 'day')} old" if days > 0 else "")
 
 
-def moment(at: datetime) -> str:
+def shown_moment(at: datetime) -> str:
     """A moment as people read it."""
     return at.strftime("%Y-%m-%d %H:%M UTC")

@@ -19,10 +19,10 @@ from gpu_core.decisions.policy.provisioned_nodes import (
 )
 from gpu_core.decisions.policy.sharing import (
     SHARING_FIELDS,
-    GpuSharing,
     MigStrategy,
     NodePoolSharing,
     SharesPerGpu,
+    SharingSettings,
     sharing_contradictions,
     stated_fields,
 )
@@ -262,7 +262,7 @@ class KubernetesPolicy(Section):
         fallback = self.per_gpu.get(DEFAULT, _PER_GPU[DEFAULT])
         return self.per_gpu.get(gpu_type or DEFAULT, fallback)
 
-    def sharing_of(self, labels: Mapping[str, str]) -> GpuSharing:
+    def sharing_of(self, labels: Mapping[str, str]) -> SharingSettings:
         """How are the GPUs of a node with these labels offered, as far as the policy says?"""
         found = stated_fields(self, "kubernetes")
         values = {name: getattr(self, name) for name in SHARING_FIELDS}
@@ -272,7 +272,7 @@ class KubernetesPolicy(Section):
             pool = self.node_pools[number]
             own = stated_fields(pool, f"kubernetes.node_pools.{number}")
             values |= {name: getattr(pool, name) for name in own}
-        return GpuSharing(**values, is_shared="shares_per_gpu" in own, stated=found | own)
+        return SharingSettings(**values, is_shared="shares_per_gpu" in own, stated=found | own)
 
     @property
     def all_shares_per_gpu(self) -> frozenset[int]:

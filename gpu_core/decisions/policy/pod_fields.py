@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Judgement(StrEnum):
+class FieldSetter(StrEnum):
     """The rule for who may set a field that the pool's template leaves to runs."""
 
     FREE = "any run"
@@ -28,16 +28,16 @@ class PodField:
     of: str
     """The type, as in Kubernetes' reference."""
     names: tuple[str, ...]
-    judgement: Judgement
+    judgement: FieldSetter
     why: str
 
 
-def _row(of: str, names: str, judgement: Judgement, why: str) -> PodField:
+def _row(of: str, names: str, judgement: FieldSetter, why: str) -> PodField:
     return PodField(of=of, names=tuple(names.split()), judgement=judgement, why=why)
 
 
-FREE, LISTED, NAMED = Judgement.FREE, Judgement.LISTED, Judgement.NAMED
-OURS, REFUSED = Judgement.OURS, Judgement.REFUSED
+FREE, LISTED, NAMED = FieldSetter.FREE, FieldSetter.LISTED, FieldSetter.NAMED
+OURS, REFUSED = FieldSetter.OURS, FieldSetter.REFUSED
 
 TABLE = (
     # -- the pod ---------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ OTHER_SOURCES = frozenset(
     name
     for row in TABLE
     for name in row.names
-    if row.of in _SOURCES and row.judgement is Judgement.LISTED
+    if row.of in _SOURCES and row.judgement is FieldSetter.LISTED
 )
 """Sources of volumes that bring something from outside of the cluster, or a token."""
 
@@ -202,7 +202,7 @@ REACHING = (
         name
         for row in TABLE
         for name in row.names
-        if row.of not in _SOURCES and row.judgement is Judgement.LISTED
+        if row.of not in _SOURCES and row.judgement is FieldSetter.LISTED
     )
     # Within `windowsOptions`; stated policies have it.
     | {"hostProcess"}

@@ -39,7 +39,7 @@ class NodePoolSharing(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuSharing:
+class SharingSettings:
     """The settings of a node's device plugin in the policy."""
 
     gpu_resource: str
@@ -73,7 +73,7 @@ def sharing_contradictions(pools: tuple[NodePoolSharing, ...]) -> list[InvalidIn
     return errors
 
 
-def field_of(sharing: GpuSharing, name: str) -> str:
+def field_of(sharing: SharingSettings, name: str) -> str:
     """Where does the policy say this, as a clause?"""
     return f"the policy's {sharing.stated.get(name, f'kubernetes.{name}')}"
 

@@ -11,7 +11,7 @@ That holds while on-demand is available. While it is not, spot that makes progre
 from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.spot.deadline_feasibility import needs_spot, next_look_micro_usd
 from gpu_core.decisions.spot.state import Capacity, CapacityDecision, CapacityState, Rule
-from gpu_core.decisions.spot.strategies import STRATEGIES, Advice, stay_work_s
+from gpu_core.decisions.spot.strategies import STRATEGIES, StrategyAdvice, stay_work_s
 
 
 def decide(state: CapacityState, policy: CapacityPolicy) -> CapacityDecision:
@@ -33,7 +33,7 @@ def decide(state: CapacityState, policy: CapacityPolicy) -> CapacityDecision:
     )
     advice = _while_on_demand_is_full(state, advice) or advice
     if not _can_pay(state, advice.capacity, policy):
-        advice = Advice(Capacity.IDLE, Rule.BUDGET_SPENT)
+        advice = StrategyAdvice(Capacity.IDLE, Rule.BUDGET_SPENT)
     return CapacityDecision(
         capacity=advice.capacity,
         rule=advice.rule,
@@ -55,28 +55,28 @@ def _as_if_taken(state: CapacityState) -> CapacityState:
     return state._replace(current=Capacity.IDLE, spot=gone, has_notice=False)
 
 
-def _whatever_the_deadline(state: CapacityState, policy: CapacityPolicy) -> Advice | None:
+def _whatever_the_deadline(state: CapacityState, policy: CapacityPolicy) -> StrategyAdvice | None:
     if state.remaining_work_s <= 0:
-        return Advice(Capacity.IDLE, Rule.DONE)
+        return StrategyAdvice(Capacity.IDLE, Rule.DONE)
     if state.is_critical and policy.critical_on_demand:
-        return Advice(Capacity.ON_DEMAND, Rule.CRITICAL)
+        return StrategyAdvice(Capacity.ON_DEMAND, Rule.CRITICAL)
     if _is_on_demand_cheaper(state):
-        return Advice(Capacity.ON_DEMAND, Rule.SPOT_NOT_CHEAPER)
+        return StrategyAdvice(Capacity.ON_DEMAND, Rule.SPOT_NOT_CHEAPER)
     if state.current is Capacity.SPOT:
-        return Advice(Capacity.SPOT, Rule.STAY_ON_SPOT)
+        return StrategyAdvice(Capacity.SPOT, Rule.STAY_ON_SPOT)
     return None
 
 
-def _within_budget(state: CapacityState, policy: CapacityPolicy) -> Advice | None:
+def _within_budget(state: CapacityState, policy: CapacityPolicy) -> StrategyAdvice | None:
     """Spot, or waiting for it, where the budget does not hold on on-demand."""
     rest = needs_spot(state, policy)
     if rest is None:
         return None
     capacity = Capacity.SPOT if state.spot.is_up else Capacity.IDLE
-    return Advice(capacity, Rule.BUDGET_NEEDS_SPOT, rest=rest)
+    return StrategyAdvice(capacity, Rule.BUDGET_NEEDS_SPOT, rest=rest)
 
 
-def _while_on_demand_is_full(state: CapacityState, advice: Advice) -> Advice | None:
+def _while_on_demand_is_full(state: CapacityState, advice: StrategyAdvice) -> StrategyAdvice | None:
     """Spot instead of waiting for on-demand; None: the advice holds.
 
     Critical work waits, as the policy keeps it off spot. Spot that is not cheaper is taken only
@@ -92,7 +92,7 @@ def _while_on_demand_is_full(state: CapacityState, advice: Advice) -> Advice | N
     work_s = stay_work_s(state)
     if work_s <= 0:
         return None
-    return Advice(Capacity.SPOT, Rule.ON_DEMAND_FULL, stay_work_s=work_s)
+    return StrategyAdvice(Capacity.SPOT, Rule.ON_DEMAND_FULL, stay_work_s=work_s)
 
 
 def _can_pay(state: CapacityState, capacity: Capacity, policy: CapacityPolicy) -> bool:
@@ -114,14 +114,14 @@ def _is_on_demand_cheaper(state: CapacityState) -> bool:
     return spot * work_s > on_demand * (work_s + state.changeover_s)
 
 
-def _safety_net(state: CapacityState) -> Advice | None:
+def _safety_net(state: CapacityState) -> StrategyAdvice | None:
     slack_s, changeover_s = state.slack_s, state.changeover_s
     if slack_s is None:
         return None
     # Once on-demand runs, its changeover is under way or done.
     needed_s = 0.0 if state.current is Capacity.ON_DEMAND else changeover_s
     if slack_s < needed_s:
-        return Advice(Capacity.ON_DEMAND, Rule.TOO_LATE)
+        return StrategyAdvice(Capacity.ON_DEMAND, Rule.TOO_LATE)
     is_waiting = state.current is Capacity.IDLE and not state.spot.is_up
     wanted_s = max(2 * changeover_s, state.look_s + changeover_s if is_waiting else 0.0)
-    return Advice(Capacity.ON_DEMAND, Rule.SAFETY_NET) if slack_s < wanted_s else None
+    return StrategyAdvice(Capacity.ON_DEMAND, Rule.SAFETY_NET) if slack_s < wanted_s else None

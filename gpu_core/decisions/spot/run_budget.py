@@ -82,7 +82,7 @@ def run_budget_use(
     )
 
 
-def refusal(workload: Workload, view: CapacityView) -> str | None:
+def why_unpayable(workload: Workload, view: CapacityView) -> str | None:
     """Why should a run be refused that has just been submitted? None: it should not.
 
     Its budget cannot hold even without any interruption, on the cheapest GPUs that it could use; or

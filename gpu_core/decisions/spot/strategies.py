@@ -38,7 +38,7 @@ HIGHEST_SLACK_PRICE = 5.0
 """In spot prices. 1, 3, 5, 6 and 10 were tried on us-west-2a; 3 to 6 are alike."""
 
 
-class Advice(NamedTuple):
+class StrategyAdvice(NamedTuple):
     """The advice of a strategy."""
 
     capacity: Capacity
@@ -49,33 +49,33 @@ class Advice(NamedTuple):
     stay_work_s: float | None = None
 
 
-Strategy = Callable[[CapacityState], Advice]
+Strategy = Callable[[CapacityState], StrategyAdvice]
 
 
-def greedy(state: CapacityState) -> Advice:
+def greedy(state: CapacityState) -> StrategyAdvice:
     """Wait for spot, however long; on-demand is only for the safety net, and then to the end."""
     if state.current is Capacity.ON_DEMAND:
-        return Advice(Capacity.ON_DEMAND, Rule.STAY_ON_DEMAND)
-    return _take_spot(state) or Advice(Capacity.IDLE, Rule.WAIT_FOR_SPOT)
+        return StrategyAdvice(Capacity.ON_DEMAND, Rule.STAY_ON_DEMAND)
+    return _take_spot(state) or StrategyAdvice(Capacity.IDLE, Rule.WAIT_FOR_SPOT)
 
 
-def uniform_progress(state: CapacityState) -> Advice:
+def uniform_progress(state: CapacityState) -> StrategyAdvice:
     """Keep up with a straight line to the deadline; leave on-demand when two changes ahead."""
     if state.current is not Capacity.ON_DEMAND:
         return _take_spot(state) or _by_line(state)
     return _by_line(state, lead_s=2 * state.changeover_s, ahead=Capacity.SPOT)
 
 
-def plain_uniform_progress(state: CapacityState) -> Advice:
+def plain_uniform_progress(state: CapacityState) -> StrategyAdvice:
     """The same, but leave on-demand for any spot."""
     if spot := _take_spot(state):
         return spot
     if state.current is Capacity.ON_DEMAND:
-        return Advice(Capacity.ON_DEMAND, Rule.STAY_ON_DEMAND)
+        return StrategyAdvice(Capacity.ON_DEMAND, Rule.STAY_ON_DEMAND)
     return _by_line(state)
 
 
-def patience(state: CapacityState) -> Advice:
+def patience(state: CapacityState) -> StrategyAdvice:
     """Wait for spot as long as slack is cheap; leave on-demand once spot has proved itself.
 
     Without prices it cannot weigh anything, and is Uniform Progress.
@@ -87,10 +87,10 @@ def patience(state: CapacityState) -> Advice:
         if not state.spot.is_up:
             return _wait_or_not(state, gap_s)
         if not pays(state, state.price_ratio):
-            return Advice(Capacity.ON_DEMAND, Rule.SPOT_TOO_SHORT)
-        return Advice(Capacity.SPOT, Rule.TAKE_SPOT)
+            return StrategyAdvice(Capacity.ON_DEMAND, Rule.SPOT_TOO_SHORT)
+        return StrategyAdvice(Capacity.SPOT, Rule.TAKE_SPOT)
     if not state.spot.is_up:
-        return Advice(Capacity.ON_DEMAND, Rule.STAY_ON_DEMAND)
+        return StrategyAdvice(Capacity.ON_DEMAND, Rule.STAY_ON_DEMAND)
     return _change_or_not(state, gap_s, state.price_ratio)
 
 
@@ -206,36 +206,38 @@ def stay_work_s(state: CapacityState) -> float:
     return done_s / sum(weight for _, weight in lives)
 
 
-def _take_spot(state: CapacityState) -> Advice | None:
-    return Advice(Capacity.SPOT, Rule.TAKE_SPOT) if state.spot.is_up else None
+def _take_spot(state: CapacityState) -> StrategyAdvice | None:
+    return StrategyAdvice(Capacity.SPOT, Rule.TAKE_SPOT) if state.spot.is_up else None
 
 
-def _by_line(state: CapacityState, lead_s: float = 0.0, ahead: Capacity = Capacity.IDLE) -> Advice:
+def _by_line(
+    state: CapacityState, lead_s: float = 0.0, ahead: Capacity = Capacity.IDLE
+) -> StrategyAdvice:
     """On-demand below the line; above it `ahead`, if that is available."""
     if ahead is Capacity.SPOT and not state.spot.is_up:
-        return Advice(Capacity.ON_DEMAND, Rule.STAY_ON_DEMAND)
+        return StrategyAdvice(Capacity.ON_DEMAND, Rule.STAY_ON_DEMAND)
     if state.time_left_s is None:
-        return Advice(ahead, Rule.AHEAD)
+        return StrategyAdvice(ahead, Rule.AHEAD)
     whole_s = state.elapsed_s + state.time_left_s
     expected_s = (state.elapsed_s + lead_s) * state.work_s / whole_s
     if state.work_s - state.remaining_work_s < expected_s:
-        return Advice(Capacity.ON_DEMAND, Rule.BEHIND, expected_progress_s=expected_s)
-    return Advice(ahead, Rule.AHEAD, expected_progress_s=expected_s)
+        return StrategyAdvice(Capacity.ON_DEMAND, Rule.BEHIND, expected_progress_s=expected_s)
+    return StrategyAdvice(ahead, Rule.AHEAD, expected_progress_s=expected_s)
 
 
-def _wait_or_not(state: CapacityState, gap_s: float) -> Advice:
+def _wait_or_not(state: CapacityState, gap_s: float) -> StrategyAdvice:
     # Waiting is in whole looks: one that does not fit any more is not started.
     patience_s = None if math.isinf(gap_s) else gap_s
     if state.spot.age_s + state.look_s < gap_s:
-        return Advice(Capacity.IDLE, Rule.WAIT_FOR_SPOT, patience_s=patience_s)
-    return Advice(Capacity.ON_DEMAND, Rule.OUT_OF_PATIENCE, patience_s=patience_s)
+        return StrategyAdvice(Capacity.IDLE, Rule.WAIT_FOR_SPOT, patience_s=patience_s)
+    return StrategyAdvice(Capacity.ON_DEMAND, Rule.OUT_OF_PATIENCE, patience_s=patience_s)
 
 
-def _change_or_not(state: CapacityState, gap_s: float, price_ratio: float) -> Advice:
+def _change_or_not(state: CapacityState, gap_s: float, price_ratio: float) -> StrategyAdvice:
     proof_s = proof_age_s(state, gap_s, price_ratio)
     if math.isinf(proof_s):
-        return Advice(Capacity.ON_DEMAND, Rule.STAY_ON_DEMAND)
+        return StrategyAdvice(Capacity.ON_DEMAND, Rule.STAY_ON_DEMAND)
     # It came at some moment between two looks: half a look before the first, in the mean.
     if state.spot.age_s + state.look_s / 2 >= proof_s and pays(state, price_ratio):
-        return Advice(Capacity.SPOT, Rule.SPOT_PROVEN, patience_s=proof_s)
-    return Advice(Capacity.ON_DEMAND, Rule.SPOT_UNPROVEN, patience_s=proof_s)
+        return StrategyAdvice(Capacity.SPOT, Rule.SPOT_PROVEN, patience_s=proof_s)
+    return StrategyAdvice(Capacity.ON_DEMAND, Rule.SPOT_UNPROVEN, patience_s=proof_s)

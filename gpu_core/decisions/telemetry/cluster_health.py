@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from gpu_core.decisions.telemetry.health import Finding, GpuHealth
+from gpu_core.decisions.telemetry.health import GpuHealth, HealthFinding
 from gpu_core.decisions.telemetry.metric_names import (
     LAST_XID,
     READINGS,
@@ -79,7 +79,7 @@ class ClusterHealth:
     gpus: Mapping[str, WatchedGpu] = field(default_factory=dict)
 
     @property
-    def findings(self) -> dict[tuple[str, str], Finding]:
+    def findings(self) -> dict[tuple[str, str], HealthFinding]:
         """The findings, by node and UUID."""
         found = ((gpu_id, gpu) for gpu_id, gpu in self.gpus.items())
         return {

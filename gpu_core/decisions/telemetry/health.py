@@ -48,7 +48,7 @@ _OF_XID: Mapping[XidClass, tuple[HealthVerdict, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class HealthFinding:
     """The health of a GPU, and its cause."""
 
     verdict: HealthVerdict
@@ -64,7 +64,7 @@ class GpuHealth:
     """The state of one GPU so far. Begin with `GpuHealth(gpu_id=...)`."""
 
     gpu_id: str
-    finding: Finding | None = None
+    finding: HealthFinding | None = None
     """The worst so far; None: it is healthy."""
     in_a_row: Mapping[str, int] = field(default_factory=dict)
     """How many samples in a row had each of the conditions."""
@@ -127,7 +127,7 @@ _HARDWARE = frozenset(
 )
 
 
-def _at_zero(sample: GpuSample, *, are_peers_busy: bool) -> dict[str, Finding]:
+def _at_zero(sample: GpuSample, *, are_peers_busy: bool) -> dict[str, HealthFinding]:
     """Does nothing run though a job is on it, and does anything else say that it is at fault?
 
     A rank that evaluates or saves leaves its GPU at zero while the others spin in a collective, so
@@ -159,7 +159,7 @@ def _is_sure(condition: str, in_a_row: int, lasted: timedelta) -> bool:
     return condition not in ("hot", "sensor") or not is_peak
 
 
-def _of_xids(sample: GpuSample) -> list[Finding]:
+def _of_xids(sample: GpuSample) -> list[HealthFinding]:
     found = []
     for code in sample.xids:
         consequence = _OF_XID.get(xid_class(code))
@@ -169,7 +169,7 @@ def _of_xids(sample: GpuSample) -> list[Finding]:
     return found
 
 
-def _of_errors(sample: GpuSample, new_errors: int) -> list[Finding]:
+def _of_errors(sample: GpuSample, new_errors: int) -> list[HealthFinding]:
     if not new_errors:
         return []
     reason, remedy = (
@@ -187,9 +187,9 @@ def _is_beyond_shutdown(sample: GpuSample) -> bool:
     return sample.temperature_c > shutdown_c and (slowdown_c is None or slowdown_c < shutdown_c)
 
 
-def _conditions(sample: GpuSample) -> dict[str, Finding]:
+def _conditions(sample: GpuSample) -> dict[str, HealthFinding]:
     """The conditions that this sample has, by name."""
-    found: dict[str, Finding] = {}
+    found: dict[str, HealthFinding] = {}
     if sample.is_lost:
         found["lost"] = _finding(
             sample, HealthVerdict.RESET, "the GPU does not answer", "restart the machine"
@@ -216,5 +216,5 @@ def _conditions(sample: GpuSample) -> dict[str, Finding]:
     return found
 
 
-def _finding(sample: GpuSample, verdict: HealthVerdict, reason: str, remedy: str) -> Finding:
-    return Finding(verdict=verdict, reason=reason, remedy=remedy, found_at=sample.at)
+def _finding(sample: GpuSample, verdict: HealthVerdict, reason: str, remedy: str) -> HealthFinding:
+    return HealthFinding(verdict=verdict, reason=reason, remedy=remedy, found_at=sample.at)

@@ -25,7 +25,7 @@ class Exporter(StrEnum):
     """`uuid` is the UUID, without its prefix `GPU-`."""
 
 
-class Source(NamedTuple):
+class ExporterMetric(NamedTuple):
     """A metric of another exporter."""
 
     name: str
@@ -43,11 +43,11 @@ class Quantity:
     """Our name for it; a counter without the suffix `_total`."""
     help: str
     kind: Literal["gauge", "counter"] = "gauge"
-    dcgm: tuple[Source, ...] = ()
+    dcgm: tuple[ExporterMetric, ...] = ()
     """The names of dcgm-exporter with DCGM before 4.7, the preferred one first."""
-    dcgm_base: tuple[Source, ...] = ()
+    dcgm_base: tuple[ExporterMetric, ...] = ()
     """The names in base units, from DCGM 4.7 on, the preferred one first."""
-    nvidia_smi: tuple[Source, ...] = ()
+    nvidia_smi: tuple[ExporterMetric, ...] = ()
     opentelemetry: str | None = None
     is_of_whole_gpu: bool = True
     """A MIG instance has none of its own."""
@@ -65,12 +65,15 @@ QUANTITIES = (
         help="Part of the time in which a kernel ran, 0 to 1.",
         # DCGM has no GPU_UTIL of MIG instances; the activity of their graphics engine takes its
         # place, which is the time with a kernel, too.
-        dcgm=(Source("DCGM_FI_DEV_GPU_UTIL", _PERCENT), Source("DCGM_FI_PROF_GR_ENGINE_ACTIVE")),
-        dcgm_base=(
-            Source("DCGM_FI_DEV_GPU_UTIL_RATIO"),
-            Source("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO"),
+        dcgm=(
+            ExporterMetric("DCGM_FI_DEV_GPU_UTIL", _PERCENT),
+            ExporterMetric("DCGM_FI_PROF_GR_ENGINE_ACTIVE"),
         ),
-        nvidia_smi=(Source("nvidia_smi_utilization_gpu_ratio"),),
+        dcgm_base=(
+            ExporterMetric("DCGM_FI_DEV_GPU_UTIL_RATIO"),
+            ExporterMetric("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO"),
+        ),
+        nvidia_smi=(ExporterMetric("nvidia_smi_utilization_gpu_ratio"),),
         opentelemetry="hw.gpu.utilization",
         is_of_whole_gpu=False,
     ),
@@ -78,25 +81,25 @@ QUANTITIES = (
         field="sm_active_ratio",
         metric="prefect_gpu_device_sm_active_ratio",
         help="Part of the multiprocessors that worked, 0 to 1; from Hopper on.",
-        dcgm=(Source("DCGM_FI_PROF_SM_ACTIVE"),),
-        dcgm_base=(Source("DCGM_FI_PROF_SM_UTIL_RATIO"),),
+        dcgm=(ExporterMetric("DCGM_FI_PROF_SM_ACTIVE"),),
+        dcgm_base=(ExporterMetric("DCGM_FI_PROF_SM_UTIL_RATIO"),),
         is_of_whole_gpu=False,
     ),
     Quantity(
         field="memory_busy_ratio",
         metric="prefect_gpu_device_memory_busy_ratio",
         help="Part of the time in which the memory was read or written, 0 to 1.",
-        dcgm=(Source("DCGM_FI_DEV_MEM_COPY_UTIL", _PERCENT),),
-        dcgm_base=(Source("DCGM_FI_DEV_MEMORY_UTIL_RATIO"),),
-        nvidia_smi=(Source("nvidia_smi_utilization_memory_ratio"),),
+        dcgm=(ExporterMetric("DCGM_FI_DEV_MEM_COPY_UTIL", _PERCENT),),
+        dcgm_base=(ExporterMetric("DCGM_FI_DEV_MEMORY_UTIL_RATIO"),),
+        nvidia_smi=(ExporterMetric("nvidia_smi_utilization_memory_ratio"),),
     ),
     Quantity(
         field="memory_used_bytes",
         metric="prefect_gpu_device_memory_used_bytes",
         help="Memory in use.",
-        dcgm=(Source("DCGM_FI_DEV_FB_USED", _MIB),),
-        dcgm_base=(Source("DCGM_FI_DEV_FB_USED_BYTES"),),
-        nvidia_smi=(Source("nvidia_smi_memory_used_bytes"),),
+        dcgm=(ExporterMetric("DCGM_FI_DEV_FB_USED", _MIB),),
+        dcgm_base=(ExporterMetric("DCGM_FI_DEV_FB_USED_BYTES"),),
+        nvidia_smi=(ExporterMetric("nvidia_smi_memory_used_bytes"),),
         opentelemetry="hw.gpu.memory.usage",
         is_of_whole_gpu=False,
     ),
@@ -104,9 +107,9 @@ QUANTITIES = (
         field="memory_total_bytes",
         metric="prefect_gpu_device_memory_total_bytes",
         help="Memory of the device.",
-        dcgm=(Source("DCGM_FI_DEV_FB_TOTAL", _MIB),),
-        dcgm_base=(Source("DCGM_FI_DEV_FB_CAPACITY_BYTES"),),
-        nvidia_smi=(Source("nvidia_smi_memory_total_bytes"),),
+        dcgm=(ExporterMetric("DCGM_FI_DEV_FB_TOTAL", _MIB),),
+        dcgm_base=(ExporterMetric("DCGM_FI_DEV_FB_CAPACITY_BYTES"),),
+        nvidia_smi=(ExporterMetric("nvidia_smi_memory_total_bytes"),),
         opentelemetry="hw.gpu.memory.limit",
         is_of_whole_gpu=False,
     ),
@@ -114,85 +117,85 @@ QUANTITIES = (
         field="temperature_c",
         metric="prefect_gpu_device_temperature_celsius",
         help="Temperature of the GPU.",
-        dcgm=(Source("DCGM_FI_DEV_GPU_TEMP"),),
-        dcgm_base=(Source("DCGM_FI_DEV_GPU_TEMP_CELSIUS"),),
-        nvidia_smi=(Source("nvidia_smi_temperature_gpu"),),
+        dcgm=(ExporterMetric("DCGM_FI_DEV_GPU_TEMP"),),
+        dcgm_base=(ExporterMetric("DCGM_FI_DEV_GPU_TEMP_CELSIUS"),),
+        nvidia_smi=(ExporterMetric("nvidia_smi_temperature_gpu"),),
         opentelemetry="hw.temperature",
     ),
     Quantity(
         field="slowdown_temperature_c",
         metric="prefect_gpu_device_slowdown_temperature_celsius",
         help="From this temperature on the device holds down its clocks.",
-        dcgm=(Source("DCGM_FI_DEV_SLOWDOWN_TEMP"),),
+        dcgm=(ExporterMetric("DCGM_FI_DEV_SLOWDOWN_TEMP"),),
     ),
     Quantity(
         field="shutdown_temperature_c",
         metric="prefect_gpu_device_shutdown_temperature_celsius",
         help="From this temperature on the device turns itself off.",
-        dcgm=(Source("DCGM_FI_DEV_SHUTDOWN_TEMP"),),
+        dcgm=(ExporterMetric("DCGM_FI_DEV_SHUTDOWN_TEMP"),),
     ),
     Quantity(
         field="power_w",
         metric="prefect_gpu_device_power_watts",
         help="Power draw.",
-        dcgm=(Source("DCGM_FI_DEV_POWER_USAGE"),),
-        dcgm_base=(Source("DCGM_FI_DEV_BOARD_POWER_WATTS"),),
-        nvidia_smi=(Source("nvidia_smi_power_draw_watts"),),
+        dcgm=(ExporterMetric("DCGM_FI_DEV_POWER_USAGE"),),
+        dcgm_base=(ExporterMetric("DCGM_FI_DEV_BOARD_POWER_WATTS"),),
+        nvidia_smi=(ExporterMetric("nvidia_smi_power_draw_watts"),),
         opentelemetry="hw.power",
     ),
     Quantity(
         field="power_limit_w",
         metric="prefect_gpu_device_power_limit_watts",
         help="The limit of the power draw that is in force.",
-        dcgm=(Source("DCGM_FI_DEV_ENFORCED_POWER_LIMIT"),),
-        nvidia_smi=(Source("nvidia_smi_enforced_power_limit_watts"),),
+        dcgm=(ExporterMetric("DCGM_FI_DEV_ENFORCED_POWER_LIMIT"),),
+        nvidia_smi=(ExporterMetric("nvidia_smi_enforced_power_limit_watts"),),
     ),
     Quantity(
         field="energy_j",
         metric="prefect_gpu_device_energy_joules",
         help="Energy since the driver was loaded.",
         kind="counter",
-        dcgm=(Source("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", _MILLI),),
-        dcgm_base=(Source("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL"),),
+        dcgm=(ExporterMetric("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", _MILLI),),
+        dcgm_base=(ExporterMetric("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL"),),
         opentelemetry="hw.energy",
     ),
     Quantity(
         field="pcie_sent_bytes_per_s",
         metric="prefect_gpu_device_pcie_sent_bytes_per_second",
         help="What the GPU sends over PCIe.",
-        dcgm=(Source("DCGM_FI_PROF_PCIE_TX_BYTES"),),
+        dcgm=(ExporterMetric("DCGM_FI_PROF_PCIE_TX_BYTES"),),
         opentelemetry="hw.gpu.io",
     ),
     Quantity(
         field="pcie_received_bytes_per_s",
         metric="prefect_gpu_device_pcie_received_bytes_per_second",
         help="What the GPU receives over PCIe.",
-        dcgm=(Source("DCGM_FI_PROF_PCIE_RX_BYTES"),),
+        dcgm=(ExporterMetric("DCGM_FI_PROF_PCIE_RX_BYTES"),),
         opentelemetry="hw.gpu.io",
     ),
     Quantity(
         field="sm_clock_hz",
         metric="prefect_gpu_device_sm_clock_hertz",
         help="Clock of the multiprocessors.",
-        dcgm=(Source("DCGM_FI_DEV_SM_CLOCK", _MHZ),),
-        dcgm_base=(Source("DCGM_FI_DEV_SM_CLOCK_HERTZ"),),
-        nvidia_smi=(Source("nvidia_smi_clocks_current_sm_clock_hz"),),
+        dcgm=(ExporterMetric("DCGM_FI_DEV_SM_CLOCK", _MHZ),),
+        dcgm_base=(ExporterMetric("DCGM_FI_DEV_SM_CLOCK_HERTZ"),),
+        nvidia_smi=(ExporterMetric("nvidia_smi_clocks_current_sm_clock_hz"),),
     ),
     Quantity(
         field="memory_clock_hz",
         metric="prefect_gpu_device_memory_clock_hertz",
         help="Clock of the memory.",
-        dcgm=(Source("DCGM_FI_DEV_MEM_CLOCK", _MHZ),),
-        dcgm_base=(Source("DCGM_FI_DEV_MEMORY_CLOCK_HERTZ"),),
-        nvidia_smi=(Source("nvidia_smi_clocks_current_memory_clock_hz"),),
+        dcgm=(ExporterMetric("DCGM_FI_DEV_MEM_CLOCK", _MHZ),),
+        dcgm_base=(ExporterMetric("DCGM_FI_DEV_MEMORY_CLOCK_HERTZ"),),
+        nvidia_smi=(ExporterMetric("nvidia_smi_clocks_current_memory_clock_hz"),),
     ),
     Quantity(
         field="ecc_corrected",
         metric="prefect_gpu_device_ecc_corrected",
         help="Corrected memory errors since the driver was loaded.",
         kind="counter",
-        dcgm=(Source("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"),),
-        nvidia_smi=(Source("nvidia_smi_ecc_errors_corrected_volatile_total"),),
+        dcgm=(ExporterMetric("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"),),
+        nvidia_smi=(ExporterMetric("nvidia_smi_ecc_errors_corrected_volatile_total"),),
         opentelemetry="hw.errors",
     ),
     Quantity(
@@ -200,21 +203,21 @@ QUANTITIES = (
         metric="prefect_gpu_device_ecc_uncorrected",
         help="Uncorrected memory errors since the driver was loaded.",
         kind="counter",
-        dcgm=(Source("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"),),
-        nvidia_smi=(Source("nvidia_smi_ecc_errors_uncorrected_volatile_total"),),
+        dcgm=(ExporterMetric("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"),),
+        nvidia_smi=(ExporterMetric("nvidia_smi_ecc_errors_uncorrected_volatile_total"),),
         opentelemetry="hw.errors",
     ),
     Quantity(
         field="rows_pending",
         metric="prefect_gpu_device_remapped_rows_pending",
         help="1: a row of memory waits for a reset to be replaced.",
-        dcgm=(Source("DCGM_FI_DEV_ROW_REMAP_PENDING"),),
+        dcgm=(ExporterMetric("DCGM_FI_DEV_ROW_REMAP_PENDING"),),
     ),
     Quantity(
         field="rows_failed",
         metric="prefect_gpu_device_remapped_rows_failed",
         help="1: no spare row of memory was left.",
-        dcgm=(Source("DCGM_FI_DEV_ROW_REMAP_FAILURE"),),
+        dcgm=(ExporterMetric("DCGM_FI_DEV_ROW_REMAP_FAILURE"),),
     ),
 )
 
@@ -233,15 +236,15 @@ LAST_XID = "DCGM_FI_DEV_XID_ERRORS"
 """The code of the last XID error that DCGM has seen; 0: it has seen none."""
 
 MEMORY_REST = (
-    Source("DCGM_FI_DEV_FB_FREE", _MIB),
-    Source("DCGM_FI_DEV_FB_FREE_BYTES"),
-    Source("DCGM_FI_DEV_FB_RESERVED", _MIB),
-    Source("DCGM_FI_DEV_FB_RESERVED_BYTES"),
+    ExporterMetric("DCGM_FI_DEV_FB_FREE", _MIB),
+    ExporterMetric("DCGM_FI_DEV_FB_FREE_BYTES"),
+    ExporterMetric("DCGM_FI_DEV_FB_RESERVED", _MIB),
+    ExporterMetric("DCGM_FI_DEV_FB_RESERVED_BYTES"),
 )
 """With the used memory these add up to that of the device, which DCGM seldom exports."""
 
 
-class Reading(NamedTuple):
+class MetricReading(NamedTuple):
     """The way to read a metric of a name."""
 
     exporter: Exporter
@@ -252,22 +255,22 @@ class Reading(NamedTuple):
     """Of several readings of a quantity the lowest counts."""
 
 
-def _readings() -> dict[str, Reading]:
-    found: dict[str, Reading] = {}
+def _readings() -> dict[str, MetricReading]:
+    found: dict[str, MetricReading] = {}
     for quantity in (*QUANTITIES, LOST):
-        found[quantity.exported_name] = Reading(Exporter.OURS, quantity, 1.0, 0)
+        found[quantity.exported_name] = MetricReading(Exporter.OURS, quantity, 1.0, 0)
         dcgm = [*quantity.dcgm_base, *quantity.dcgm]
         # The names in base units have more digits. What replaces a missing one comes last.
         preferred = {*quantity.dcgm_base[:1], *quantity.dcgm[:1]}
         dcgm.sort(key=lambda source: source not in preferred)
         for rank, source in enumerate(dcgm, 1):
-            found[source.name] = Reading(Exporter.DCGM, quantity, source.factor, rank)
+            found[source.name] = MetricReading(Exporter.DCGM, quantity, source.factor, rank)
         for source in quantity.nvidia_smi:
-            found[source.name] = Reading(Exporter.NVIDIA_SMI, quantity, source.factor, 9)
+            found[source.name] = MetricReading(Exporter.NVIDIA_SMI, quantity, source.factor, 9)
     for source in MEMORY_REST:
-        found[source.name] = Reading(Exporter.DCGM, None, source.factor, 1)
+        found[source.name] = MetricReading(Exporter.DCGM, None, source.factor, 1)
     return found
 
 
-READINGS: Mapping[str, Reading] = _readings()
+READINGS: Mapping[str, MetricReading] = _readings()
 """By the name of a metric in a scrape, or in Prometheus."""

@@ -38,7 +38,7 @@ class GpuPod(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFacts:
+class ExporterFacts:
     """The facts that a node exporter exports when it is scraped."""
 
     node: str = ""
@@ -55,7 +55,7 @@ class NodeFacts:
     """How many XID errors of a code a GPU had since the exporter started."""
 
 
-def node_metrics(facts: NodeFacts, now: datetime) -> list[MetricFamily]:
+def node_metrics(facts: ExporterFacts, now: datetime) -> list[MetricFamily]:
     """The metrics of one node's GPUs; what is unknown, or over a minute old, has no sample."""
     at = facts.sampled_at
     is_fresh = at is not None and (now - at).total_seconds() <= _STALE_S
@@ -107,7 +107,7 @@ def node_metrics(facts: NodeFacts, now: datetime) -> list[MetricFamily]:
     ]
 
 
-def _holders(facts: NodeFacts) -> dict[str, list[Labels]]:
+def _holders(facts: ExporterFacts) -> dict[str, list[Labels]]:
     """The containers on each device, by the device's UUID."""
     by_index = {str(gpu.index): gpu_id for gpu_id, gpu in facts.gpus.items()}
     found: dict[str, list[Labels]] = {}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpu_core.decisions.model.units import count
-from gpu_core.decisions.telemetry.health import HOT_SAMPLES, Finding, GpuHealth
+from gpu_core.decisions.telemetry.health import HOT_SAMPLES, GpuHealth, HealthFinding
 from gpu_core.decisions.telemetry.samples import GpuSample
 
 NEEDED_SAMPLES = HOT_SAMPLES
@@ -26,11 +26,11 @@ class Computation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preflight:
+class GpuPreflight:
     """The checks of one GPU."""
 
     samples: int
-    finding: Finding | None
+    finding: HealthFinding | None
     """The fault that the driver's facts show; None: they show none."""
     computation: Computation
 
@@ -68,7 +68,7 @@ class Preflight:
         )
 
 
-def preflight(gpu_id: str, samples: Sequence[GpuSample], computation: Computation) -> Preflight:
+def preflight(gpu_id: str, samples: Sequence[GpuSample], computation: Computation) -> GpuPreflight:
     """What do these checks show?
 
     Args:
@@ -79,4 +79,4 @@ def preflight(gpu_id: str, samples: Sequence[GpuSample], computation: Computatio
     health = GpuHealth(gpu_id=gpu_id)
     for sample in samples:
         health = health.with_sample(sample)
-    return Preflight(samples=len(samples), finding=health.finding, computation=computation)
+    return GpuPreflight(samples=len(samples), finding=health.finding, computation=computation)

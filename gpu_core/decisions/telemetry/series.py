@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from gpu_core.decisions.telemetry.metric_names import READINGS, Exporter, Reading
+from gpu_core.decisions.telemetry.metric_names import READINGS, Exporter, MetricReading
 from gpu_core.decisions.telemetry.samples import (
     GpuSample,
     RemappedRows,
@@ -66,7 +66,7 @@ class _Device:
     memory_rest: dict[str, float] = field(default_factory=dict)
     exporters: set[Exporter] = field(default_factory=set)
 
-    def take(self, reading: Reading, name: str, value: float) -> None:
+    def take(self, reading: MetricReading, name: str, value: float) -> None:
         self.exporters.add(reading.exporter)
         if reading.quantity is None:
             rest = scaled(value, reading.factor)
@@ -121,7 +121,7 @@ def readings_of(series: Iterable[Series]) -> tuple[DeviceReading, ...]:
     return tuple(found)
 
 
-def _device_ids(reading: Reading, labels: Mapping[str, str]) -> tuple[str, str | None] | None:
+def _device_ids(reading: MetricReading, labels: Mapping[str, str]) -> tuple[str, str | None] | None:
     """The device's id and, of a MIG instance, that of its GPU; None: the labels name no GPU."""
     if reading.exporter is Exporter.OURS:
         gpu_id = labels.get("gpu")
@@ -149,7 +149,7 @@ def _places(labels: Mapping[str, str], *, of_node_only: bool) -> dict[str, str]:
     return found
 
 
-def _in_base_units(value: float, reading: Reading) -> float | None:
+def _in_base_units(value: float, reading: MetricReading) -> float | None:
     """In base units; unknown where the exporter says that it is.
 
     A temperature may be negative.

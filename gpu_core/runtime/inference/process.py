@@ -13,10 +13,10 @@ from typing import TextIO
 
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.runtime.inference.timing import prepared, timed
-from gpu_core.runtime.inference.workload import Unsupported, Workload, load_workload
+from gpu_core.runtime.inference.workload import InferenceModel, Unsupported, load_workload
 
 
-def serve(workload: Workload, requests: TextIO, answers: TextIO) -> None:
+def serve(workload: InferenceModel, requests: TextIO, answers: TextIO) -> None:
     """Measure what is asked for, until there is no more."""
 
     def answer(**fields: object) -> None:

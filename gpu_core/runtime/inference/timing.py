@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpu_core.decisions.optimization.experiments.trial import Timed
-from gpu_core.runtime.inference.workload import Infer, Workload
+from gpu_core.runtime.inference.workload import Infer, InferenceModel
 
 _DRAWN = 1024
 """Inputs of a repeat; they are used again and again until its time is over."""
@@ -13,7 +13,7 @@ _WARM_UP_BATCHES = 3
 
 
 def prepared(
-    workload: Workload, infer: Infer, batch_size: int, seed: int
+    workload: InferenceModel, infer: Infer, batch_size: int, seed: int
 ) -> tuple[Sequence[Any], Any]:
     """Batches with the right answers to all of them, after some batches to warm up."""
     count = max(1, _DRAWN // batch_size) * batch_size
@@ -25,7 +25,7 @@ def prepared(
 
 
 def timed(
-    workload: Workload,
+    workload: InferenceModel,
     infer: Infer,
     batches: Sequence[Any],
     right: Any,

@@ -1,5 +1,6 @@
 """The measured workload: a model with its inputs, in every precision that its device supports."""
 
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,7 +19,7 @@ class Unsupported(Exception):
     """The device does not compute in this precision; the message says why."""
 
 
-class Workload(Protocol):
+class InferenceModel(Protocol):
     """A model that is ready to infer."""
 
     @property
@@ -48,7 +49,7 @@ def usual_workload() -> str:
     return TORCH_WORKLOAD if find_spec("torch") else NUMPY_WORKLOAD
 
 
-def load_workload(name: str) -> Workload:
+def load_workload(name: str) -> InferenceModel:
     """Make the workload of this name.
 
     Args:
@@ -59,7 +60,7 @@ def load_workload(name: str) -> Workload:
     """
     module_name, _, function = name.partition(":")
     try:
-        made: Workload = getattr(import_module(module_name), function)()
+        made: InferenceModel = getattr(import_module(module_name), function)()
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInput(
             "workload",
@@ -68,3 +69,15 @@ def load_workload(name: str) -> Workload:
             allowed=f"module:function, such as {NUMPY_WORKLOAD}",
         ) from error
     return made
+
+
+def __getattr__(name: str) -> object:
+    """The earlier name of `InferenceModel`, until the next release."""
+    if name != "Workload":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(
+        f"{__name__}.Workload is called InferenceModel; the old name goes with the next release",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return InferenceModel

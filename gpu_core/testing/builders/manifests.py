@@ -67,7 +67,7 @@ def template_container(**fields: Any) -> dict[str, Any]:
     return found
 
 
-def make_policy(**fields: Any) -> KubernetesPolicy:
+def make_kubernetes_policy(**fields: Any) -> KubernetesPolicy:
     """The section `kubernetes` with these fields, as a person writes them."""
     return KubernetesPolicy.model_validate(fields)
 
@@ -113,7 +113,9 @@ def make_launch(
 
 def build(launch: Launch | None = None, manifest: Any = None, **policy: Any) -> Manifests:
     """The manifests of the launch under a policy with these fields."""
-    return build_job(manifest or TEMPLATE, launch or make_launch(), make_policy(**policy))
+    return build_job(
+        manifest or TEMPLATE, launch or make_launch(), make_kubernetes_policy(**policy)
+    )
 
 
 def pod_of(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def is_unexplained(running: AttemptState, run: FlowRun | None, exit_: Exit | Non
     return run.state.type in (StateType.PENDING, StateType.RUNNING, StateType.CRASHED)
 
 
-def decide(
+def decide_ending(
     running: AttemptState,
     run: FlowRun | None,
     exit_: Exit | None,

@@ -29,7 +29,7 @@ from gpu_core.worker.attempts.settlement import (
     Ending,
     Published,
     allow_another_attempt,
-    decide,
+    decide_ending,
     ends_run,
     excuse_of_end,
     has_begun,
@@ -310,7 +310,7 @@ class Settler:
             has_begun=begun,
             is_folder_gone=self._infrastructure.disk is not None and not running.run_dir.exists(),
         )
-        ending = decide(
+        ending = decide_ending(
             *(running, run, exit_, earlier, running.gone_at or datetime.now(UTC), unbegun),
             has_begun=begun,
             held_gpus=begun or self._infrastructure.held_gpus(running),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from prefect.client.schemas.responses import DeploymentResponse
 
 from gpu_core.adapters.files.run_files import CheckpointReport
-from gpu_core.decisions.attempts.phase import AttemptLife, AttemptPhase, Step, recorded_phase
+from gpu_core.decisions.attempts.phase import AttemptLife, AttemptPhase, PhaseStart, recorded_phase
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.decisions.model.cluster import Allocation, Placement
 from gpu_core.decisions.model.virtual_nodes import planned_kind
@@ -83,7 +83,7 @@ class AttemptState:
 
     def __post_init__(self, phase_at_first: AttemptPhase | None) -> None:
         attempt = self.attempt
-        first = Step(phase_at_first or recorded_phase(attempt), attempt.admitted_at)
+        first = PhaseStart(phase_at_first or recorded_phase(attempt), attempt.admitted_at)
         self.life = AttemptLife(attempt.attempt_id, (first,))
 
     @property

@@ -42,7 +42,7 @@ from gpu_core.worker.infrastructure import (
     Started,
     TerminationRequest,
 )
-from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_ended
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_pod_ended
 from gpu_core.worker.kubernetes.cluster.event_recorder import EventRecorder
 from gpu_core.worker.kubernetes.cluster.events import PodEvents
 from gpu_core.worker.kubernetes.cluster.fence import SilentNodes, fenced_nodes
@@ -375,7 +375,7 @@ class KubernetesInfrastructure:
         """Annotate the pods; the kubelet writes the annotation into the file that the run reads."""
         body = {"metadata": {"annotations": {NOTICE_ANNOTATION: notice_text(notice)}}}
         for pod in self._view.pods_of(running.attempt.attempt_id):
-            if not has_ended(pod):
+            if not has_pod_ended(pod):
                 await self._api.patch(path_in(pod), body)
 
     def sees_its_cancellation(self, running: AttemptState) -> bool:

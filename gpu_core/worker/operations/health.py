@@ -40,7 +40,7 @@ _READY = (WorkerState.ACTING, WorkerState.STANDBY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ObservedWorker:
     """The state of a worker for its health endpoint. Times are of a monotonic clock, in seconds."""
 
     state: WorkerState
@@ -59,7 +59,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The answer to a probe; moments as in `Observed`."""
+    """The answer to a probe; moments as in `ObservedWorker`."""
 
     state: WorkerState
     since_s: float
@@ -77,7 +77,7 @@ class Health:
         return self.state in _READY
 
 
-def judge(observed: Observed, *, stuck_after_s: float, now_s: float) -> Health:
+def judge(observed: ObservedWorker, *, stuck_after_s: float, now_s: float) -> Health:
     """How is the worker?
 
     A blocked event loop is always stuck, because everything else that is known is outdated. A
@@ -100,12 +100,14 @@ def judge(observed: Observed, *, stuck_after_s: float, now_s: float) -> Health:
     return _health(observed, observed.state, observed.reason, observed.since_s)
 
 
-def _stuck(observed: Observed, since_s: float, what: str, now_s: float) -> Health:
+def _stuck(observed: ObservedWorker, since_s: float, what: str, now_s: float) -> Health:
     reason = f"{what} for {now_s - since_s:.0f} s; restart the worker, its runs continue."
     return _health(observed, WorkerState.STUCK, reason, since_s)
 
 
-def _health(observed: Observed, state: WorkerState, reason: str | None, since_s: float) -> Health:
+def _health(
+    observed: ObservedWorker, state: WorkerState, reason: str | None, since_s: float
+) -> Health:
     return Health(
         state=state,
         since_s=since_s,
@@ -130,7 +132,7 @@ class HealthMonitor:
         self._stopping_since_s: float | None = None
         at_s = now_s()
         # Replaced as a whole: a reader in another thread never sees half of a change.
-        self._observed = Observed(
+        self._observed = ObservedWorker(
             state=WorkerState.STARTING, since_s=at_s, started_at_s=at_s, loop_ran_at_s=at_s
         )
 

@@ -54,7 +54,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class InvalidRun:
     """One run whose job variables cannot be used."""
 
     flow_run: FlowRun
@@ -68,7 +68,7 @@ class PendingRuns:
     responses: Mapping[str, WorkerFlowRunResponse]
     """By flow run id."""
     demands: tuple[Demand, ...]
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[InvalidRun, ...]
     next_due_at: datetime | None
     """When the next run that is not due yet will be."""
 
@@ -162,7 +162,7 @@ class DemandReader:
             start = response.flow_run.next_scheduled_start_time
             (due if start is None or start <= now else later).append(response)
         demands: list[Demand] = []
-        refusals: list[Refusal] = []
+        refusals: list[InvalidRun] = []
         for response in due:
             if str(response.flow_run.id) in outdated:
                 continue
@@ -170,7 +170,7 @@ class DemandReader:
             try:
                 demands.append(await self._read_or_hold(response, queue, policy, template, now))
             except InvalidInput as error:
-                refusals.append(Refusal(flow_run=response.flow_run, error=error))
+                refusals.append(InvalidRun(flow_run=response.flow_run, error=error))
         for kept in () if watch is None else watch.kept_back(responses.keys()):
             if str(kept.flow_run.id) not in outdated:
                 demands.append(await self._read_kept_back(kept, policy, template, now))

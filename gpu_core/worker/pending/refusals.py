@@ -15,7 +15,7 @@ from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.policy.waiting import WaitingPolicy
 from gpu_core.decisions.scheduling.plan.plan import Plan
 from gpu_core.decisions.spot.capacity_view import CapacityView
-from gpu_core.decisions.spot.run_budget import refusal
+from gpu_core.decisions.spot.run_budget import why_unpayable
 from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.pending.demand import Demand, PendingRuns
 from gpu_core.worker.pending.waiting_bounds import find_refused
@@ -88,7 +88,7 @@ class Refusals:
                 continue
             name, why = demand.workload.name, None
             with self._faults.contained(flow_run_id, name, "planned", now):
-                why = refusal(demand.workload, view)
+                why = why_unpayable(demand.workload, view)
                 left[flow_run_id] = demand
             if why is not None:
                 del left[flow_run_id]

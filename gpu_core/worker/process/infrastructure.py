@@ -30,7 +30,7 @@ from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.gpu_health import HeldGpu, text_of
+from gpu_core.decisions.model.gpu_health import HeldGpu, move_reason
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.decisions.model.measurements import Measurements
@@ -295,7 +295,7 @@ class ProcessInfrastructure:
         held = [self._held_now[g] for g in running.attempt.gpu_ids if g in self._held_now]
         if not held:
             return None
-        return TerminationRequest(reason=EndReason.INTERRUPTED, message=text_of(held))
+        return TerminationRequest(reason=EndReason.INTERRUPTED, message=move_reason(held))
 
     async def reconcile(self, attempts: Sequence[AttemptState], policy: Policy) -> None:
         """Nothing: Prefect runs in every one of them and reports it."""

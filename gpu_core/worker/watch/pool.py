@@ -11,7 +11,7 @@ from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.adapters.prefect.work_pool import read_pool_status, read_strangers_runs, read_waiting
 from gpu_core.decisions.checks.prefect.concurrency_limits import kept_back
-from gpu_core.decisions.checks.prefect.pool_status import NO_WORKER, Notice, PoolStatus, notices
+from gpu_core.decisions.checks.prefect.pool_status import NO_WORKER, PoolNotice, PoolStatus, notices
 from gpu_core.decisions.model.workload import Hold
 from gpu_core.worker.attempts.run_log import log_of_run
 from gpu_core.worker.operations.throttle import Throttle
@@ -48,7 +48,7 @@ class PoolWatch:
         self._queues = frozenset(queues)
         self._wake = wake
         self._polls = Throttle(_POLL_S)
-        self._notices: dict[str, Notice] = {}
+        self._notices: dict[str, PoolNotice] = {}
         self._said: set[str] = set()
         self._warned: set[str] = set()
         self._kept_back: tuple[KeptBack, ...] = ()
@@ -99,7 +99,7 @@ class PoolWatch:
     def _serves(self, queue: str) -> bool:
         return not self._queues or queue in self._queues
 
-    def _say(self, found: Mapping[str, Notice]) -> None:
+    def _say(self, found: Mapping[str, PoolNotice]) -> None:
         for key, notice in found.items():
             # A full pool has room and is full again with each run: that is said the first time.
             if key not in self._said:

@@ -11,7 +11,7 @@ from gpu_core.worker.operations.throttle import LastSaid
 _log = logging.getLogger("prefect.gpu.prices")
 
 
-class PriceSheet:
+class PriceSheetFile:
     """The price sheet of one worker.
 
     Args:

@@ -9,14 +9,14 @@ from typing import NamedTuple
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.catalog.offerings import Catalog
 from gpu_core.decisions.costs.prices.planning_prices import with_prices_of_now
-from gpu_core.decisions.costs.prices.price_book import Capacity, MachinePrice, PriceBook
+from gpu_core.decisions.costs.prices.price_book import MachinePrice, PriceBook, PricedCapacity
 from gpu_core.decisions.model.cluster import Machine, Node, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.prices import Rates
 from gpu_core.decisions.model.virtual_nodes import planned_kind
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker.operations.threads import in_thread
-from gpu_core.worker.watch.price_sheet import PriceSheet
+from gpu_core.worker.watch.price_sheet import PriceSheetFile
 
 _log = logging.getLogger("prefect.gpu.prices")
 
@@ -49,11 +49,11 @@ class Prices:
 
     def __init__(self, ledger: Ledger, sheet: Path | None = None) -> None:
         self._ledger = ledger
-        self._sheet = PriceSheet(sheet)
+        self._sheet = PriceSheetFile(sheet)
         self._catalog = Catalog()
         self._refreshed_at: datetime | None = None
         self._read_at: datetime | None = None
-        self._capacity: dict[str, Capacity] = {}
+        self._capacity: dict[str, PricedCapacity] = {}
         self._applied: _Version | None = None
         # Machines of one kind have one price, until the policy or the catalog changes.
         self._machine_prices: dict[tuple[object, ...], MachinePrice | None] = {}
@@ -61,7 +61,7 @@ class Prices:
 
     async def refresh(self, nodes: Iterable[Node], now: datetime) -> None:
         """Keep the machines of these nodes, and the catalog if another one was written."""
-        self._capacity = {node.name: Capacity.of_node(node) for node in nodes}
+        self._capacity = {node.name: PricedCapacity.of_node(node) for node in nodes}
         if self._read_at is not None and (now - self._read_at).total_seconds() < _REFRESH_S:
             return
         await in_thread(self._sheet.refresh)
@@ -108,7 +108,7 @@ class Prices:
         by = self._version(policy)
         if self._machines_by is None or not by.is_same(self._machines_by):
             self._machine_prices, self._machines_by = {}, by
-        capacity = self._capacity.get(node.name) or Capacity.of_node(node)
+        capacity = self._capacity.get(node.name) or PricedCapacity.of_node(node)
         key = capacity, machine.gpus, machine.cpu_milli, machine.memory_mib
         if key not in self._machine_prices:
             self._machine_prices[key] = self.book(policy).machine_price(capacity, machine, now)
@@ -124,9 +124,11 @@ class Prices:
         """
         if any(planned_kind(share.node) is not None for share in placement.shares):
             return NOT_THERE_YET
-        fallback = Capacity(gpu_type=placement.gpu_type, capacity_type=placement.capacity_type)
+        fallback = PricedCapacity(
+            gpu_type=placement.gpu_type, capacity_type=placement.capacity_type
+        )
         if seen is not None:
-            return self.book(policy).rates(Capacity.of_node(seen), now)
+            return self.book(policy).rates(PricedCapacity.of_node(seen), now)
         node = placement.shares[0].node if placement.shares else None
         capacity = fallback if node is None else self._capacity.get(node, fallback)
         return self.book(policy).rates(capacity, now)

@@ -11,7 +11,7 @@ import pytest
 from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.cli.main import main
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.optimization.experiments.low_priority import Demand
+from gpu_core.decisions.optimization.experiments.low_priority import InteractiveDemand
 from tests.gpu_core.cli.wrong_inputs import COMMAND_LINES, JOB_VARIABLES, POLICY
 
 PROJECT = """deployments:
@@ -67,17 +67,17 @@ def test_each_error_of_a_policy_has_a_line(case: str) -> None:
     ("make", "want_message"),
     [
         pytest.param(
-            lambda: Demand(requests=5),
+            lambda: InteractiveDemand(requests=5),
             "requests is out of range (got 5); allowed: 100 to 1,000,000",
             id="too few requests",
         ),
         pytest.param(
-            lambda: Demand(interactive_batch=3),
+            lambda: InteractiveDemand(interactive_batch=3),
             "interactive_batch is not a measured batch size (got 3); allowed: 1, 4, 8, 16, 32",
             id="a batch that is not measured",
         ),
         pytest.param(
-            lambda: Demand(p99_limit_ms=math.nan),
+            lambda: InteractiveDemand(p99_limit_ms=math.nan),
             "p99_limit_ms is out of range (got nan); allowed: more than 0",
             id="a limit that is not a number",
         ),

@@ -15,7 +15,7 @@ import pytest
 from gpu_core.adapters.checkpoints.open_store import open_store
 from gpu_core.adapters.checkpoints.run_checkpoints import RunCheckpoints
 from gpu_core.adapters.checkpoints.store import LocalStore, NotEnoughSpace
-from gpu_core.decisions.checkpoints.manifest import describe, encode
+from gpu_core.decisions.checkpoints.manifest import encode, manifest_of
 from gpu_core.decisions.checkpoints.object_names import CheckpointId
 from gpu_core.decisions.checkpoints.payload import Payload
 from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_VARIABLE, signed
@@ -73,7 +73,7 @@ def plant(store: Path, state: object, *, run: str = "3f0c", key: str | None = No
     checkpoint = CheckpointId(1, 99)
     payload_format, payload = Snapshots().take(state)
     payload = Payload(bytes(payload.content))
-    manifest = describe(checkpoint, payload, payload_format=payload_format, saved_at=NOON)
+    manifest = manifest_of(checkpoint, payload, payload_format=payload_format, saved_at=NOON)
     sign = None if key is None else lambda f: signed(f, {"flow_run_id": run}, key.encode())
     folder = store / "3f0c"
     folder.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
-from gpu_core.decisions.kubernetes.rbac.rights import Option, Right
+from gpu_core.decisions.kubernetes.rbac.rights import OptionalPart, Right
 from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 
 _CHART = "infra/helm/prefect-gpu"
@@ -39,9 +39,9 @@ def release_of(pods: Iterable[Mapping[str, Any]]) -> HelmRelease | None:
 
 def right_remedy(release: HelmRelease, right: Right, namespace: str | None) -> str:
     """With which values does the chart grant this right?"""
-    if right.option is Option.FRAMEWORKS:
+    if right.option is OptionalPart.FRAMEWORKS:
         return release.upgrade(f"--set frameworks.{_BY_PLURAL[right.resource]}=true")
-    if right.option in (Option.NODE_TASKS, Option.NODE_ANNOTATIONS):
+    if right.option in (OptionalPart.NODE_TASKS, OptionalPart.NODE_ANNOTATIONS):
         return release.upgrade("--set nodeAnnotations.enabled=true")
     if right.option is not None:
         return release.upgrade("--set-file policy=POLICY_FILE")

@@ -15,7 +15,7 @@ _GRANT = "grant it as the Helm chart does (docs/kubernetes.md)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class AccessReview:
     """The cluster's answer to one question.
 
     Attributes:
@@ -39,7 +39,7 @@ class Answer:
 
 def rights_findings(
     user: str | None,
-    answers: Iterable[Answer],
+    answers: Iterable[AccessReview],
     *,
     is_workers: bool,
     release: HelmRelease | None = None,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpu_core.decisions.kubernetes.lint import Finding, Severity
+from gpu_core.decisions.kubernetes.lint import LintFinding, Severity
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import InvalidInputs, line_of
 
@@ -53,7 +53,7 @@ class FileReport:
 
 
 def of_manifest(
-    finding: Finding, place: str, lines: Mapping[str, int], document_line: int
+    finding: LintFinding, place: str, lines: Mapping[str, int], document_line: int
 ) -> FileFinding:
     """A finding of the manifests' lint with its line in the file.
 

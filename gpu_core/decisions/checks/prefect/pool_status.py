@@ -91,7 +91,7 @@ class StrangersRun(NamedTuple):
         )
 
 
-class Notice(NamedTuple):
+class PoolNotice(NamedTuple):
     """A notice about a pool: one sentence, and the command that helps."""
 
     key: str
@@ -101,7 +101,7 @@ class Notice(NamedTuple):
     """The message when it is no longer so."""
 
 
-def notices(pool: PoolStatus) -> tuple[Notice, ...]:
+def notices(pool: PoolStatus) -> tuple[PoolNotice, ...]:
     """Which properties of the pool itself explain why runs wait?"""
     paused = [queue for queue in pool.queues if queue.is_paused and not pool.is_paused]
     full = [
@@ -118,13 +118,13 @@ def notices(pool: PoolStatus) -> tuple[Notice, ...]:
             f"No {pool.worker_type} worker of this pool is online. "
             f"Start one: {worker_command(pool.name, pool.worker_type)}"
         )
-        found.append(Notice(NO_WORKER, text, over="A worker is online"))
+        found.append(PoolNotice(NO_WORKER, text, over="A worker is online"))
     return tuple(found)
 
 
-def _paused_notice(pool: PoolStatus, queue: str | None) -> Notice:
+def _paused_notice(pool: PoolStatus, queue: str | None) -> PoolNotice:
     what = named(pool.name, queue)
-    return Notice(
+    return PoolNotice(
         f"{what} is paused",
         f"{what} is paused, and none of its runs starts. "
         f"Resume it: {resume_command(pool.name, queue)}",
@@ -132,9 +132,9 @@ def _paused_notice(pool: PoolStatus, queue: str | None) -> Notice:
     )
 
 
-def _full_notice(pool: PoolStatus, queue: str | None, limit: int, active: int) -> Notice:
+def _full_notice(pool: PoolStatus, queue: str | None, limit: int, active: int) -> PoolNotice:
     what = named(pool.name, queue)
-    return Notice(
+    return PoolNotice(
         f"{what} is full",
         f"{what} is full: its concurrency limit is {limit}, with {count(active, 'active run')}. "
         f"Take the limit away: {unlimited_command(pool.name, queue)}",
@@ -142,9 +142,9 @@ def _full_notice(pool: PoolStatus, queue: str | None, limit: int, active: int) -
     )
 
 
-def _stranger_notice(pool: PoolStatus, worker: SeenWorker) -> Notice:
+def _stranger_notice(pool: PoolStatus, worker: SeenWorker) -> PoolNotice:
     kind = worker.worker_type or ""
-    return Notice(
+    return PoolNotice(
         f"worker {worker.name}",
         f"Worker {worker.name!r} of type {kind!r} starts runs of this pool and gives them no GPUs. "
         f"Stop it, and start: {worker_command(pool.name, pool.worker_type)} ; a pool of its own "

@@ -255,10 +255,10 @@ def _hours(row: Mapping[str, str | None], period: Window) -> Fraction:
     name = "ConsumedQuantity" if row.get("ConsumedQuantity") else "PricingQuantity"
     if row.get(name):
         return Fraction(0) if unit is None else _number(row, name) * unit
-    return Fraction(0) if unit is None else hours_of(period)
+    return Fraction(0) if unit is None else period_hours(period)
 
 
-def hours_of(period: Window) -> Fraction:
+def period_hours(period: Window) -> Fraction:
     """How long is this period?"""
     length = period.end - period.start
     return Fraction(length // timedelta(microseconds=1), 3_600_000_000)

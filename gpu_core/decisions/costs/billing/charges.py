@@ -85,7 +85,7 @@ class Unused:
     exact_micro_usd: Exact
 
 
-class Amounts:
+class ChargedAmounts:
     """The cost of charges and unused times in whole micro-USD, when all are known.
 
     Without reserved machines they add up to the report of the same window. The charges and the rest

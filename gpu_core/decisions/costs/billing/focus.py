@@ -19,8 +19,8 @@ from fractions import Fraction
 from typing import Protocol
 
 from gpu_core.decisions.costs.billing.charges import (
-    Amounts,
     Charge,
+    ChargedAmounts,
     Charges,
     CommittedTime,
     Resource,
@@ -132,7 +132,7 @@ def focus_rows(charges: Charges, kept: KeptRows | None = None) -> Iterator[Focus
         kept: Empty; None: the rows are kept in memory.
     """
     rows: KeptRows = [] if kept is None else kept
-    amounts, times = Amounts(), []
+    amounts, times = ChargedAmounts(), []
     for charge in charges:
         amounts.add(charge)
         times.append(charge.commitment)

@@ -15,8 +15,8 @@ from gpu_core.decisions.costs.billing.bill_lines import (
     BillLine,
     LineKind,
     LineProblem,
-    hours_of,
     instance_key,
+    period_hours,
 )
 from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
 from gpu_core.decisions.costs.capacity.idle import counted_in
@@ -206,7 +206,7 @@ def _billed_hours(lines: Sequence[BillLine], machines: int, gpus: int) -> Fracti
         if gpu_hours and gpus:
             billed += gpu_hours / gpus
         elif len(of_period) > 1 and period.start < period.end:
-            billed += min(hours, hours_of(period) * machines)
+            billed += min(hours, period_hours(period) * machines)
         else:
             billed += hours
     return billed

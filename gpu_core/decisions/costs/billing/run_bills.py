@@ -18,7 +18,7 @@ from gpu_core.decisions.costs.billing.bill_lines import instance_key
 from gpu_core.decisions.costs.billing.charges import months
 from gpu_core.decisions.costs.billing.reconciliation import MachineBill, Reconciliation, billed_key
 from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
-from gpu_core.decisions.costs.capacity.idle import counted_in, held_on
+from gpu_core.decisions.costs.capacity.idle import counted_in, usage_on
 from gpu_core.decisions.costs.usage.usage import Exact, apportioned, round_half_up
 from gpu_core.decisions.costs.usage.usage_cost import RunCost, Window
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
@@ -211,7 +211,7 @@ def _charges(attempt: Attempt, counted: _Counted, now: datetime) -> Iterator[tup
     nodes = {share.node for share in attempt.held} or {attempt.node}
     for node in sorted(nodes):
         for instance, window in counted.get((attempt.host, node), ()):
-            micro_usd = held_on(attempt, node, window, now).exact_micro_usd
+            micro_usd = usage_on(attempt, node, window, now).exact_micro_usd
             if micro_usd:
                 yield instance, micro_usd
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from gpu_core.decisions.costs.prices.price_book import Capacity, MachinePrice
+from gpu_core.decisions.costs.prices.price_book import MachinePrice, PricedCapacity
 from gpu_core.decisions.model.cluster import Machine, Node
 
 SEEN_EVERY = timedelta(seconds=60)
@@ -158,7 +158,7 @@ def _interval(
     pool: str,
     now: datetime,
 ) -> CapacityInterval:
-    where = Capacity.of_node(node)
+    where = PricedCapacity.of_node(node)
     return CapacityInterval(
         interval_id="",
         host=host,

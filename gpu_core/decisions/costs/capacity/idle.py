@@ -131,7 +131,7 @@ def counted_in(interval: CapacityInterval, window: Window, now: datetime) -> Win
     return Window(start, end) if start < end else None
 
 
-def held_on(attempt: Attempt, node: str, window: Window, now: datetime) -> Usage:
+def usage_on(attempt: Attempt, node: str, window: Window, now: datetime) -> Usage:
     """What does the attempt pay for its share of this node, in this window?
 
     CPU and memory of a gang are shared over its nodes as its GPUs are.

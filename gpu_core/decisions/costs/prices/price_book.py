@@ -31,7 +31,7 @@ _NOTHING = Catalog()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
+class PricedCapacity:
     """The capacity that is paid for: its GPUs, machine, place and terms. None: unknown."""
 
     gpu_type: str | None
@@ -43,7 +43,7 @@ class Capacity:
     """The zone's id where the provider has ids, such as `use1-az4`."""
 
     @classmethod
-    def of_node(cls, node: Node) -> "Capacity":
+    def of_node(cls, node: Node) -> "PricedCapacity":
         """What does a node's owner pay for?"""
         labels = node.labels
         return cls(
@@ -83,7 +83,7 @@ class PriceBook:
     catalog: Catalog = _NOTHING
     """The one that `refresh-catalog` keeps; without it, nodes have no prices of their own."""
 
-    def rates(self, capacity: Capacity, at: datetime) -> Rates | None:
+    def rates(self, capacity: PricedCapacity, at: datetime) -> Rates | None:
         """What does an hour of it cost at this time? None: unpriced, which is never free."""
         found = self._own(capacity) or self._of_catalog(capacity, at)
         if found is not None or capacity.gpu_type is None:
@@ -94,7 +94,7 @@ class PriceBook:
         return Rates(gpu_micro_usd_per_hour=price, source="policy", as_of=self.policy.prices_as_of)
 
     def machine_price(
-        self, capacity: Capacity, machine: Machine, at: datetime
+        self, capacity: PricedCapacity, machine: Machine, at: datetime
     ) -> MachinePrice | None:
         """What does an hour of the whole machine cost at this time? None: unpriced.
 
@@ -115,7 +115,7 @@ class PriceBook:
         )
         return MachinePrice(ceil(whole), rates.source, rates.as_of)
 
-    def _own(self, capacity: Capacity) -> Rates | None:
+    def _own(self, capacity: PricedCapacity) -> Rates | None:
         table = self.policy.own_rates(capacity.capacity_type)
         if table is None:
             return None
@@ -131,7 +131,7 @@ class PriceBook:
             as_of=self.policy.prices_as_of,
         )
 
-    def _of_catalog(self, capacity: Capacity, at: datetime) -> Rates | None:
+    def _of_catalog(self, capacity: PricedCapacity, at: datetime) -> Rates | None:
         listed = self._listed(capacity, at)
         if listed is None:
             return None
@@ -142,7 +142,7 @@ class PriceBook:
             as_of=listed.price.seen_from,
         )
 
-    def _listed(self, capacity: Capacity, at: datetime) -> "_Listed | None":
+    def _listed(self, capacity: PricedCapacity, at: datetime) -> "_Listed | None":
         """The price of the whole machine, by the sheet or the catalog."""
         for source, catalog in (("price sheet", self.sheet), ("catalog", self.catalog)):
             offering = _offering(catalog, capacity)
@@ -216,7 +216,7 @@ def _amounts(rates: Rates) -> tuple[int | None, int | None, int | None]:
     )
 
 
-def _offering(catalog: Catalog, capacity: Capacity) -> Offering | None:
+def _offering(catalog: Catalog, capacity: PricedCapacity) -> Offering | None:
     """The one offering that it must be; None: none, or the zone does not say which."""
     found = [
         offering

@@ -10,10 +10,10 @@ from gpu_core.decisions.model import markdown
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.table_cells import (
     Row,
-    cell,
     moment,
     moment_or_none,
     number,
+    table_value,
     text,
     text_or_none,
     whole_or_none,
@@ -121,7 +121,7 @@ def holder_entry(
 
 def to_holder_row(entry: HoldersTableEntry) -> dict[str, object]:
     """The entry as a row of the table: plain data for JSON."""
-    return {column: cell(getattr(entry, field)) for column, field in COLUMNS.items()}
+    return {column: table_value(getattr(entry, field)) for column, field in COLUMNS.items()}
 
 
 def holder_json(entry: HoldersTableEntry) -> dict[str, object]:

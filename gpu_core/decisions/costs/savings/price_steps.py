@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gpu_core.decisions.catalog.offerings import Catalog, combined
 from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
-from gpu_core.decisions.costs.prices.price_book import Capacity, PriceBook
+from gpu_core.decisions.costs.prices.price_book import PriceBook, PricedCapacity
 from gpu_core.decisions.costs.usage.usage import US_PER_HOUR
 from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.cluster import Machine
@@ -132,7 +132,7 @@ def _of_book(
     places = {(key.region, key.zone, key.capacity_type) for key in offered}
     places |= {(machine.region, None, capacity_type) for capacity_type in terms}
     asked = [
-        Capacity(
+        PricedCapacity(
             gpu_type=machine.gpu_type,
             capacity_type=capacity_type,
             instance_type=machine.instance_type,

@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from gpu_core.decisions.kubernetes.lint.findings import (
-    Finding,
+    LintFinding,
     PodPlace,
     Severity,
     items,
@@ -25,14 +25,14 @@ _GPU_PREFIX = "nvidia.com/"
 _SPLIT_MACHINES = ("g6f.", "gr6f.")
 
 
-def whole_gpus(pod: PodPlace) -> Iterator[Finding]:
+def whole_gpus(pod: PodPlace) -> Iterator[LintFinding]:
     """A GPU resource is a whole number, with its limit equal to its request."""
     for path, container in pod.containers():
         requests, limits = _gpus(container, "requests"), _gpus(container, "limits")
         for kind, amounts in (("requests", requests), ("limits", limits)):
             for name, amount in amounts.items():
                 if not _is_whole(amount):
-                    yield Finding(
+                    yield LintFinding(
                         code="gpu-not-whole",
                         path=f"{path}.resources.{kind}.{name}",
                         problem=f"{amount!r} is not a whole number; the API server refuses it",
@@ -40,7 +40,7 @@ def whole_gpus(pod: PodPlace) -> Iterator[Finding]:
                     )
         for name, amount in requests.items():
             if limits.get(name) is None or str(limits[name]) != str(amount):
-                yield Finding(
+                yield LintFinding(
                     code="gpu-limit-differs",
                     path=f"{path}.resources.requests.{name}",
                     problem=f"the request {amount!r} is not the limit {limits.get(name)!r}",
@@ -48,14 +48,14 @@ def whole_gpus(pod: PodPlace) -> Iterator[Finding]:
                 )
 
 
-def visible_devices(pod: PodPlace) -> Iterator[Finding]:
+def visible_devices(pod: PodPlace) -> Iterator[LintFinding]:
     """A container with GPUs leaves the choice of devices to the device plugin."""
     for path, container in pod.containers():
         if not _gpus(container, "limits"):
             continue
         for index, item in objects(container.get("env")):
             if item.get("name") == "NVIDIA_VISIBLE_DEVICES":
-                yield Finding(
+                yield LintFinding(
                     code="gpu-visible-devices",
                     path=f"{path}.env[{index}]",
                     problem="it comes after the device plugin's and shows the neighbours' GPUs",
@@ -63,12 +63,12 @@ def visible_devices(pod: PodPlace) -> Iterator[Finding]:
                 )
 
 
-def launched_gpus(pod: PodPlace) -> Iterator[Finding]:
+def launched_gpus(pod: PodPlace) -> Iterator[LintFinding]:
     """Karpenter knows whole GPUs alone; some machines have not even one."""
     names = {name for _, container in pod.containers() for name in _gpus(container, "limits")}
     parts = sorted(name for name in names if name not in pod.policy.all_gpu_resources)
     if parts and pod.policy.provisioner in LAUNCHES_BY_LABEL and not pod.is_pinned:
-        yield Finding(
+        yield LintFinding(
             code="karpenter-gpu-part",
             path=pod.at("spec.containers"),
             problem=f"no node is launched for {parts[0]}, which exists only once a node has joined",
@@ -80,7 +80,7 @@ def launched_gpus(pod: PodPlace) -> Iterator[Finding]:
         if condition.get("key") != INSTANCE_TYPE_LABEL or condition.get("operator") != "In":
             continue
         if names and machines and all(m.startswith(_SPLIT_MACHINES) for m in machines):
-            yield Finding(
+            yield LintFinding(
                 code="gpu-split-machine",
                 path=path,
                 problem=f"{machines[0]} has a part of a GPU and offers no nvidia.com/gpu",
@@ -88,13 +88,13 @@ def launched_gpus(pod: PodPlace) -> Iterator[Finding]:
             )
 
 
-def gpu_toleration(pod: PodPlace) -> Iterator[Finding]:
+def gpu_toleration(pod: PodPlace) -> Iterator[LintFinding]:
     """A pod with GPUs tolerates the taint that keeps others off their nodes."""
     if not asks_for_gpus(pod):
         return
     tolerated = [item.get("key") for _, item in objects(pod.spec.get("tolerations"))]
     if GPU_TAINT not in tolerated and None not in tolerated:
-        yield Finding(
+        yield LintFinding(
             code="gpu-toleration",
             path=pod.at("spec.tolerations"),
             problem="GPU nodes usually have the taint nvidia.com/gpu",
@@ -103,7 +103,7 @@ def gpu_toleration(pod: PodPlace) -> Iterator[Finding]:
         )
 
 
-def shared_memory(pod: PodPlace) -> Iterator[Finding]:
+def shared_memory(pod: PodPlace) -> Iterator[LintFinding]:
     """A memory-backed volume fits into the memory of the containers that write to it."""
     for index, volume in objects(pod.spec.get("volumes")):
         source = mapping(volume.get("emptyDir"))
@@ -112,7 +112,7 @@ def shared_memory(pod: PodPlace) -> Iterator[Finding]:
         path = pod.at(f"spec.volumes[{index}].emptyDir.sizeLimit")
         size = _bytes(source.get("sizeLimit"))
         if size is None:
-            yield Finding(
+            yield LintFinding(
                 code="shm-unbounded",
                 path=path,
                 problem="without a size it may take half of the node's memory",
@@ -122,7 +122,7 @@ def shared_memory(pod: PodPlace) -> Iterator[Finding]:
             continue
         for limit in _memory_limits(pod, volume.get("name")):
             if limit is not None and size > limit:
-                yield Finding(
+                yield LintFinding(
                     code="shm-beyond-memory",
                     path=path,
                     problem=f"what is written there counts against the memory limit of "

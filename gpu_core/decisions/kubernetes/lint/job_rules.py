@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpu_core.decisions.kubernetes.lint.findings import (
-    Finding,
     JobPlace,
+    LintFinding,
     Severity,
     mapping,
     objects,
@@ -15,11 +15,11 @@ from gpu_core.decisions.kubernetes.lint.findings import (
 _LEAST_KEPT_S = 3600
 
 
-def retries(job: JobPlace) -> Iterator[Finding]:
+def retries(job: JobPlace) -> Iterator[LintFinding]:
     """The worker alone tries again."""
     limit = job.spec.get("backoffLimit")
     if limit != 0:
-        yield Finding(
+        yield LintFinding(
             code="two-owners-of-retries",
             path=f"{job.path}.backoffLimit",
             problem="Kubernetes would start another pod while the worker starts another attempt"
@@ -27,7 +27,7 @@ def retries(job: JobPlace) -> Iterator[Finding]:
             remedy="set 0",
         )
     if job.pod_spec.get("restartPolicy") != "Never":
-        yield Finding(
+        yield LintFinding(
             code="restart-policy",
             path=f"{job.path}.template.spec.restartPolicy",
             problem="the kubelet would start the container again, unseen by the worker, and "
@@ -36,14 +36,14 @@ def retries(job: JobPlace) -> Iterator[Finding]:
         )
 
 
-def failure_policy(job: JobPlace) -> Iterator[Finding]:
+def failure_policy(job: JobPlace) -> Iterator[LintFinding]:
     """An eviction ends the Job, and the rule for it comes first."""
     policy = job.spec.get("podFailurePolicy")
     if policy is None:
         return
     path = f"{job.path}.podFailurePolicy"
     if job.spec.get("podReplacementPolicy", "Failed") != "Failed":
-        yield Finding(
+        yield LintFinding(
             code="failure-policy-replacement",
             path=f"{job.path}.podReplacementPolicy",
             problem="with podFailurePolicy only Failed is allowed",
@@ -56,14 +56,14 @@ def failure_policy(job: JobPlace) -> Iterator[Finding]:
             seen_exit_codes = True
         disrupts = _names_disruption(rule)
         if disrupts and seen_exit_codes:
-            yield Finding(
+            yield LintFinding(
                 code="failure-policy-order",
                 path=where,
                 problem="a rule on exit codes comes first and counts evictions as failures",
                 remedy="put the rule on DisruptionTarget before it",
             )
         if disrupts and rule.get("action") == "Ignore":
-            yield Finding(
+            yield LintFinding(
                 code="failure-policy-ignore",
                 path=f"{where}.action",
                 problem="Kubernetes starts another pod while the worker starts another attempt: "
@@ -72,7 +72,7 @@ def failure_policy(job: JobPlace) -> Iterator[Finding]:
             )
         for number, condition in objects(rule.get("onPodConditions")):
             if condition.get("status") is None:
-                yield Finding(
+                yield LintFinding(
                     code="failure-policy-status",
                     path=f"{where}.onPodConditions[{number}].status",
                     problem="it is required before Kubernetes 1.35",
@@ -80,10 +80,10 @@ def failure_policy(job: JobPlace) -> Iterator[Finding]:
                 )
 
 
-def deadlines(job: JobPlace) -> Iterator[Finding]:
+def deadlines(job: JobPlace) -> Iterator[LintFinding]:
     """Waiting for a node is not running, and an end is kept until the worker has read it."""
     if job.spec.get("activeDeadlineSeconds") is not None:
-        yield Finding(
+        yield LintFinding(
             code="deadline-counts-waiting",
             path=f"{job.path}.activeDeadlineSeconds",
             problem="it counts from the Job's start, the wait for a node included",
@@ -92,7 +92,7 @@ def deadlines(job: JobPlace) -> Iterator[Finding]:
         )
     kept_s = job.spec.get("ttlSecondsAfterFinished")
     if isinstance(kept_s, int) and kept_s < _LEAST_KEPT_S:
-        yield Finding(
+        yield LintFinding(
             code="kept-too-short",
             path=f"{job.path}.ttlSecondsAfterFinished",
             problem=f"a worker that is down for more than {kept_s} s cannot read how the run ended",
@@ -101,11 +101,11 @@ def deadlines(job: JobPlace) -> Iterator[Finding]:
         )
 
 
-def fields(job: JobPlace) -> Iterator[Finding]:
+def fields(job: JobPlace) -> Iterator[LintFinding]:
     """Fields stand where they count, and the cluster knows them."""
     for name in ("parallelism", "completions"):
         if name in job.pod_spec:
-            yield Finding(
+            yield LintFinding(
                 code="misplaced-field",
                 path=f"{job.path}.template.spec.{name}",
                 problem="it is a field of the Job, not of its pod; strict validation refuses it",
@@ -119,7 +119,7 @@ def fields(job: JobPlace) -> Iterator[Finding]:
     }
     for name, is_known in dropped.items():
         if name in job.spec and not is_known:
-            yield Finding(
+            yield LintFinding(
                 code="field-too-new",
                 path=f"{job.path}.{name}",
                 problem=f"Kubernetes {job.policy.version} drops it without a word",

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gpu_core.decisions.kubernetes.lint.findings import (
-    Finding,
     JobPlace,
+    LintFinding,
     ObjectPlace,
     PodPlace,
     items,
@@ -20,7 +20,7 @@ from gpu_core.decisions.kubernetes.lint.security_rules import SECURITY_RULES
 from gpu_core.decisions.kubernetes.manifests.names import PREFIX
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 
-_NODE_POD_RULES: tuple[Callable[[PodPlace], Iterator[Finding]], ...] = (
+_NODE_POD_RULES: tuple[Callable[[PodPlace], Iterator[LintFinding]], ...] = (
     *GPU_RULES,
     *NODE_RULES,
     *SECRET_RULES,
@@ -28,7 +28,7 @@ _NODE_POD_RULES: tuple[Callable[[PodPlace], Iterator[Finding]], ...] = (
 _POD_RULES = (*_NODE_POD_RULES, *SECURITY_RULES)
 
 
-def lint(manifest: Mapping[str, Any], policy: KubernetesPolicy) -> tuple[Finding, ...]:
+def lint(manifest: Mapping[str, Any], policy: KubernetesPolicy) -> tuple[LintFinding, ...]:
     """What is wrong with this manifest that its schema does not find?
 
     Args:

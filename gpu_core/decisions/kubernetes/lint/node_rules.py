@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpu_core.decisions.kubernetes.lint.findings import (
-    Finding,
+    LintFinding,
     PodPlace,
     Severity,
     items,
@@ -43,19 +43,19 @@ _KARPENTER_KEYS = frozenset(
 )
 
 
-def operators(pod: PodPlace) -> Iterator[Finding]:
+def operators(pod: PodPlace) -> Iterator[LintFinding]:
     """Node affinity has fewer operators than a NodePool, and compares with one number."""
     for path, condition in pod.conditions():
         operator, values = str(condition.get("operator")), items(condition.get("values"))
         if operator not in _OPERATORS:
-            yield Finding(
+            yield LintFinding(
                 code="affinity-operator",
                 path=path,
                 problem=f"{operator!r} is no operator of node affinity",
                 remedy="use Gt or Lt with the number before or after: Gte 4 is Gt 3",
             )
         elif operator in ("Gt", "Lt") and not (len(values) == 1 and str(values[0]).isdigit()):
-            yield Finding(
+            yield LintFinding(
                 code="affinity-number",
                 path=path,
                 problem=f"{operator} compares with exactly one whole number",
@@ -63,19 +63,19 @@ def operators(pod: PodPlace) -> Iterator[Finding]:
             )
 
 
-def node_fields(pod: PodPlace) -> Iterator[Finding]:
+def node_fields(pod: PodPlace) -> Iterator[LintFinding]:
     """A node is named by one field selector with one name."""
     for path, term in pod.node_terms():
         for index, field in objects(term.get("matchFields")):
             if field.get("key") != "metadata.name" or len(items(field.get("values"))) != 1:
-                yield Finding(
+                yield LintFinding(
                     code="affinity-field",
                     path=f"{path}.matchFields[{index}]",
                     problem="only metadata.name with one value can be matched",
                     remedy="write an alternative (nodeSelectorTerm) for each node",
                 )
     if pod.spec.get("nodeName"):
-        yield Finding(
+        yield LintFinding(
             code="node-name",
             path=pod.at("spec.nodeName"),
             problem="it passes by the kube-scheduler, which would have checked that there is room",
@@ -83,7 +83,7 @@ def node_fields(pod: PodPlace) -> Iterator[Finding]:
         )
 
 
-def launchable_labels(pod: PodPlace) -> Iterator[Finding]:
+def launchable_labels(pod: PodPlace) -> Iterator[LintFinding]:
     """Labels that keep Karpenter from launching: those that come with the node or are never set."""
     if pod.policy.provisioner not in LAUNCHES_BY_LABEL or pod.is_pinned:
         return
@@ -93,7 +93,7 @@ def launchable_labels(pod: PodPlace) -> Iterator[Finding]:
         if is_ours or condition.get("operator") in ("NotIn", "DoesNotExist"):
             continue
         if key.startswith(_LATE_PREFIXES) or key == "kubernetes.io/hostname":
-            yield Finding(
+            yield LintFinding(
                 code="karpenter-late-label",
                 path=path,
                 problem=f"{key} comes after a node has joined, so none is launched for it and the "
@@ -102,7 +102,7 @@ def launchable_labels(pod: PodPlace) -> Iterator[Finding]:
                 "the NodePool",
             )
         elif key.startswith("karpenter.") and key not in _KARPENTER_KEYS:
-            yield Finding(
+            yield LintFinding(
                 code="karpenter-unknown-label",
                 path=path,
                 problem=f"{key} is no label of Karpenter's",
@@ -110,19 +110,19 @@ def launchable_labels(pod: PodPlace) -> Iterator[Finding]:
             )
 
 
-def disruption(pod: PodPlace) -> Iterator[Finding]:
+def disruption(pod: PodPlace) -> Iterator[LintFinding]:
     """A pod on spot capacity may be evicted, or it gets no notice of its end."""
     annotations = mapping(pod.metadata.get("annotations"))
     path = pod.at("metadata.annotations")
     for name in sorted(_OLD_ANNOTATIONS & annotations.keys()):
-        yield Finding(
+        yield LintFinding(
             code="karpenter-old-annotation",
             path=f"{path}.{name}",
             problem="Karpenter v1 does not know it",
             remedy=f"write {_DO_NOT_DISRUPT}",
         )
     if pod.is_spot and _DO_NOT_DISRUPT in annotations:
-        yield Finding(
+        yield LintFinding(
             code="spot-do-not-disrupt",
             path=f"{path}.{_DO_NOT_DISRUPT}",
             problem="Karpenter does not evict it on the provider's warning, so it gets no SIGTERM",
@@ -130,14 +130,14 @@ def disruption(pod: PodPlace) -> Iterator[Finding]:
         )
 
 
-def grace(pod: PodPlace) -> Iterator[Finding]:
+def grace(pod: PodPlace) -> Iterator[LintFinding]:
     """The grace period is long enough for Prefect, and no longer than the provider's warning."""
     path = pod.at("spec.terminationGracePeriodSeconds")
     grace_s = pod.spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S)
     if not isinstance(grace_s, int):
         return
     if grace_s < LEAST_TERMINATION_GRACE_S and _runs_a_flow(pod):
-        yield Finding(
+        yield LintFinding(
             code="grace-too-short",
             path=path,
             problem=f"Prefect takes up to 30 s to end a flow and report it, this is {grace_s} s",
@@ -145,7 +145,7 @@ def grace(pod: PodPlace) -> Iterator[Finding]:
         )
     warning_s = termination_warning_s(pod.policy.provisioner, SPOT) if pod.is_spot else None
     if warning_s is not None and grace_s > max(warning_s, LEAST_TERMINATION_GRACE_S):
-        yield Finding(
+        yield LintFinding(
             code="grace-beyond-warning",
             path=path,
             problem=f"the provider takes the node {warning_s} s after its warning, not {grace_s} s",

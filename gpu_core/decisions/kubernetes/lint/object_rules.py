@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpu_core.decisions.kubernetes.lint.findings import (
-    Finding,
+    LintFinding,
     ObjectPlace,
     Severity,
     mapping,
@@ -25,11 +25,11 @@ _MISSING_METRICS = re.compile(
 )
 
 
-def old_karpenter(place: ObjectPlace) -> Iterator[Finding]:
+def old_karpenter(place: ObjectPlace) -> Iterator[LintFinding]:
     """Kinds and fields of Karpenter before v1, which v1 refuses or drops."""
     kind, version = str(place.manifest.get("kind")), str(place.manifest.get("apiVersion"))
     if kind in _NEW_KINDS and version.startswith("karpenter."):
-        yield Finding(
+        yield LintFinding(
             code="karpenter-old-kind",
             path="kind",
             problem=f"Karpenter v1 has no {kind}",
@@ -39,21 +39,21 @@ def old_karpenter(place: ObjectPlace) -> Iterator[Finding]:
         return
     disruption = mapping(place.spec.get("disruption"))
     if disruption.get("consolidationPolicy") == "WhenUnderutilized":
-        yield Finding(
+        yield LintFinding(
             code="karpenter-old-field",
             path="spec.disruption.consolidationPolicy",
             problem="WhenUnderutilized is v1beta1's",
             remedy="write WhenEmptyOrUnderutilized, or WhenEmpty for GPUs",
         )
     if "expireAfter" in disruption:
-        yield Finding(
+        yield LintFinding(
             code="karpenter-old-field",
             path="spec.disruption.expireAfter",
             problem="v1 has it elsewhere and drops it here",
             remedy="move it to spec.template.spec.expireAfter",
         )
     if "resources" in mapping(place.spec.get("limits")):
-        yield Finding(
+        yield LintFinding(
             code="karpenter-old-field",
             path="spec.limits.resources",
             problem="v1's limits are flat",
@@ -61,7 +61,7 @@ def old_karpenter(place: ObjectPlace) -> Iterator[Finding]:
         )
 
 
-def forced_end(place: ObjectPlace) -> Iterator[Finding]:
+def forced_end(place: ObjectPlace) -> Iterator[LintFinding]:
     """A NodePool's patience is longer than the grace of the pods on it."""
     template = mapping(mapping(place.spec.get("template")).get("spec"))
     patience = template.get("terminationGracePeriod")
@@ -69,7 +69,7 @@ def forced_end(place: ObjectPlace) -> Iterator[Finding]:
         return
     patience_s, grace_s = _seconds(patience), place.policy.termination_grace_s
     if patience_s is not None and patience_s <= grace_s:
-        yield Finding(
+        yield LintFinding(
             code="karpenter-forced-end",
             path="spec.template.spec.terminationGracePeriod",
             problem=f"pods with a grace of {grace_s} s are deleted at once, by force and without "
@@ -79,7 +79,7 @@ def forced_end(place: ObjectPlace) -> Iterator[Finding]:
         )
 
 
-def requirements(place: ObjectPlace) -> Iterator[Finding]:
+def requirements(place: ObjectPlace) -> Iterator[LintFinding]:
     """A NodePool requires no label that only exists on nodes."""
     if place.manifest.get("kind") != "NodePool":
         return
@@ -87,14 +87,14 @@ def requirements(place: ObjectPlace) -> Iterator[Finding]:
     for index, item in objects(template.get("requirements")):
         key = str(item.get("key"))
         if key in ("kubernetes.io/hostname", "karpenter.sh/nodepool"):
-            yield Finding(
+            yield LintFinding(
                 code="karpenter-requirement",
                 path=f"spec.template.spec.requirements[{index}]",
                 problem=f"{key} is refused as a requirement",
                 remedy="leave it out",
             )
         if key.endswith("instance-gpu-count") and item.get("operator") in ("Gte", "Lte"):
-            yield Finding(
+            yield LintFinding(
                 code="karpenter-new-operator",
                 path=f"spec.template.spec.requirements[{index}].operator",
                 problem=f"{item['operator']} needs Karpenter 1.13 or newer",
@@ -103,7 +103,7 @@ def requirements(place: ObjectPlace) -> Iterator[Finding]:
             )
 
 
-def disruption_budget(place: ObjectPlace) -> Iterator[Finding]:
+def disruption_budget(place: ObjectPlace) -> Iterator[LintFinding]:
     """No disruption budget keeps runs from getting notice of their node's end."""
     if place.manifest.get("kind") != "PodDisruptionBudget":
         return
@@ -111,7 +111,7 @@ def disruption_budget(place: ObjectPlace) -> Iterator[Finding]:
     needs_all = str(place.spec.get("minAvailable")) == "100%"
     is_about_runs = PREFIX in json.dumps(place.spec.get("selector"), default=str)
     if is_about_runs and (allows_none or needs_all):
-        yield Finding(
+        yield LintFinding(
             code="spot-disruption-budget",
             path="spec",
             problem="it blocks the drain of a node that is about to go, so runs get no SIGTERM",
@@ -119,14 +119,14 @@ def disruption_budget(place: ObjectPlace) -> Iterator[Finding]:
         )
 
 
-def missing_metrics(place: ObjectPlace) -> Iterator[Finding]:
+def missing_metrics(place: ObjectPlace) -> Iterator[LintFinding]:
     """No alert waits for a metric that is not exported."""
     if place.manifest.get("kind") != "PrometheusRule":
         return
     for number, group in objects(place.spec.get("groups")):
         for index, rule in objects(group.get("rules")):
             for name in sorted(set(_MISSING_METRICS.findall(str(rule.get("expr"))))):
-                yield Finding(
+                yield LintFinding(
                     code="metric-not-exported",
                     path=f"spec.groups[{number}].rules[{index}].expr",
                     problem=f"DCGM exporter's default counters have no {name}: it never fires",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from gpu_core.decisions.kubernetes.lint.findings import Finding, PodPlace, objects
+from gpu_core.decisions.kubernetes.lint.findings import LintFinding, PodPlace, objects
 
 _SECRET_WORDS = frozenset(
     {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY"}
@@ -23,7 +23,7 @@ _SECRET_VALUE = re.compile(
 )
 
 
-def literal_secrets(pod: PodPlace) -> Iterator[Finding]:
+def literal_secrets(pod: PodPlace) -> Iterator[LintFinding]:
     """A value that all who may read the pod can read. The finding does not repeat it."""
     for path, container in pod.containers():
         for index, item in objects(container.get("env")):
@@ -31,7 +31,7 @@ def literal_secrets(pod: PodPlace) -> Iterator[Finding]:
             if not isinstance(value, str) or not value:
                 continue
             if names_a_secret(name) or _SECRET_VALUE.search(value):
-                yield Finding(
+                yield LintFinding(
                     code="literal-secret",
                     path=f"{path}.env[{index}]",
                     problem=f"{name} looks like a secret, and its value is in the manifest",

@@ -7,7 +7,13 @@ admission controller.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpu_core.decisions.kubernetes.lint.findings import Finding, PodPlace, items, mapping, objects
+from gpu_core.decisions.kubernetes.lint.findings import (
+    LintFinding,
+    PodPlace,
+    items,
+    mapping,
+    objects,
+)
 
 _VOLUMES = frozenset(
     {
@@ -25,7 +31,7 @@ _HOST_NAMESPACES = ("hostNetwork", "hostPID", "hostIPC")
 _SECCOMP = ("RuntimeDefault", "Localhost")
 
 
-def restricted(pod: PodPlace) -> Iterator[Finding]:
+def restricted(pod: PodPlace) -> Iterator[LintFinding]:
     """Everything that the standard asks for, where the policy asks for the standard."""
     if pod.policy.pod_security != "restricted":
         return
@@ -34,7 +40,7 @@ def restricted(pod: PodPlace) -> Iterator[Finding]:
         yield from _of_container(pod, path, container)
 
 
-def _of_pod(pod: PodPlace) -> Iterator[Finding]:
+def _of_pod(pod: PodPlace) -> Iterator[LintFinding]:
     for name in _HOST_NAMESPACES:
         if pod.spec.get(name):
             yield _finding(
@@ -53,7 +59,7 @@ def _of_pod(pod: PodPlace) -> Iterator[Finding]:
             )
 
 
-def _of_container(pod: PodPlace, path: str, container: Mapping[str, Any]) -> Iterator[Finding]:
+def _of_container(pod: PodPlace, path: str, container: Mapping[str, Any]) -> Iterator[LintFinding]:
     own = mapping(container.get("securityContext"))
     shared = mapping(pod.spec.get("securityContext"))
     where = f"{path}.securityContext"
@@ -91,8 +97,8 @@ def _of_container(pod: PodPlace, path: str, container: Mapping[str, Any]) -> Ite
             )
 
 
-def _finding(code: str, path: str, problem: str, remedy: str) -> Finding:
-    return Finding(
+def _finding(code: str, path: str, problem: str, remedy: str) -> LintFinding:
+    return LintFinding(
         code=f"security-{code}",
         path=path,
         problem=f"{problem}, which Pod Security 'restricted' refuses",

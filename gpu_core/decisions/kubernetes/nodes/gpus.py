@@ -14,7 +14,7 @@ from gpu_core.decisions.catalog.mig import mig_profile
 from gpu_core.decisions.kubernetes.nodes.clouds import PRODUCT_LABEL
 from gpu_core.decisions.kubernetes.nodes.labels import COUNT_LABEL, REPLICAS_LABEL, count_label
 from gpu_core.decisions.kubernetes.nodes.pod_requests import Requests
-from gpu_core.decisions.policy.sharing import MIG_PREFIX, GpuSharing, field_of
+from gpu_core.decisions.policy.sharing import MIG_PREFIX, SharingSettings, field_of
 
 _GKE_CLIENTS_LABEL = "cloud.google.com/gke-max-shared-clients-per-gpu"
 _GKE_PARTITION_LABEL = "cloud.google.com/gke-gpu-partition-size"
@@ -58,7 +58,7 @@ def node_gpus(
     allocatable: Requests,
     foreign: Requests,
     gpu_type: str | None,
-    sharing: GpuSharing,
+    sharing: SharingSettings,
 ) -> NodeGpus:
     """Which GPUs has a node, and how are they divided?
 
@@ -98,7 +98,7 @@ def node_gpus(
 
 
 def expected_gpus(
-    labels: Mapping[str, str], gpu_type: str, gpus: int, sharing: GpuSharing
+    labels: Mapping[str, str], gpu_type: str, gpus: int, sharing: SharingSettings
 ) -> NodeGpus:
     """How will the GPUs of a node be divided that is still to come?
 
@@ -133,7 +133,7 @@ def _whole_or_shared(
     capacity: Requests,
     allocatable: Requests,
     foreign: Requests,
-    sharing: GpuSharing,
+    sharing: SharingSettings,
 ) -> NodeGpus:
     renamed = _renamed(capacity, sharing)
     resource = renamed or _gpu_resource(capacity, sharing)
@@ -152,13 +152,13 @@ def _whole_or_shared(
     )
 
 
-def _gpu_resource(capacity: Requests, sharing: GpuSharing) -> str:
+def _gpu_resource(capacity: Requests, sharing: SharingSettings) -> str:
     """What are its GPUs called? By the policy's name, unless it offers only the usual one."""
     usual = sharing.gpu_resource
     return next((name for name in (usual, _GPU_RESOURCE) if capacity.get(name)), usual)
 
 
-def _renamed(capacity: Requests, sharing: GpuSharing) -> str | None:
+def _renamed(capacity: Requests, sharing: SharingSettings) -> str | None:
     """Under which other name than that of GPUs does it offer replicas? None: under none."""
     names = (sharing.shared_gpu_resource, f"{sharing.gpu_resource}{_RENAMED}")
     return next(
@@ -166,7 +166,7 @@ def _renamed(capacity: Requests, sharing: GpuSharing) -> str | None:
     )
 
 
-def _shares(labels: Mapping[str, str], sharing: GpuSharing, *, is_renamed: bool) -> int:
+def _shares(labels: Mapping[str, str], sharing: SharingSettings, *, is_renamed: bool) -> int:
     """By how many is each of its GPUs shared?"""
     replicas = _replicas(labels)
     if replicas > 1:
@@ -177,7 +177,7 @@ def _shares(labels: Mapping[str, str], sharing: GpuSharing, *, is_renamed: bool)
     return sharing.shares_per_gpu if is_shared or (sharing.is_shared and is_silent) else 1
 
 
-def _other_sharing(sharing: GpuSharing, resource: str, replicas: int) -> Iterator[str]:
+def _other_sharing(sharing: SharingSettings, resource: str, replicas: int) -> Iterator[str]:
     """Settings of the policy that contradict the node. Its defaults contradict nothing."""
     if replicas == 1:
         if sharing.is_shared:
@@ -196,7 +196,7 @@ def _other_sharing(sharing: GpuSharing, resource: str, replicas: int) -> Iterato
         )
 
 
-def _other_strategy(sharing: GpuSharing, strategy: str) -> Iterator[str]:
+def _other_strategy(sharing: SharingSettings, strategy: str) -> Iterator[str]:
     if sharing.mig_strategy != strategy and "mig_strategy" in sharing.stated:
         yield (
             f"its MIG instances are offered with the strategy {strategy!r}, and "

@@ -7,14 +7,14 @@ from typing import Any
 
 from gpu_core.decisions.kubernetes.status.api_errors import is_of_quota
 from gpu_core.decisions.kubernetes.status.attempt_status import not_over_before_its_pods
-from gpu_core.decisions.kubernetes.status.outcome import Cause, JobOutcome, Phase, outcome
+from gpu_core.decisions.kubernetes.status.outcome import AttemptOutcome, Cause, Phase, outcome
 from gpu_core.decisions.kubernetes.status.pod_termination import ending_of
 from gpu_core.decisions.model.errors import InvalidInput
 
 
 def custom_job_outcome(
     manifest: Mapping[str, Any], pods: Sequence[Mapping[str, Any]] = ()
-) -> JobOutcome:
+) -> AttemptOutcome:
     """What happened to this object?
 
     Args:
@@ -61,7 +61,7 @@ def has_been_kept(manifest: Mapping[str, Any], kept_after_end_s: int, now: datet
     return now - datetime.fromisoformat(since) >= timedelta(seconds=kept_after_end_s)
 
 
-def _ray(status: Mapping[str, Any]) -> JobOutcome:
+def _ray(status: Mapping[str, Any]) -> AttemptOutcome:
     """KubeRay 1.7: the deployment's status first, then the entry point's."""
     detail = status.get("message") or None
     match status.get("jobDeploymentStatus") or "":
@@ -81,7 +81,7 @@ def _ray(status: Mapping[str, Any]) -> JobOutcome:
             return outcome(Cause.CREATING, detail=step or None)
 
 
-def _train(status: Mapping[str, Any]) -> JobOutcome:
+def _train(status: Mapping[str, Any]) -> AttemptOutcome:
     """Trainer 2.3: conditions, and how many of its Jobs are active."""
     conditions = {c["type"]: c for c in status.get("conditions") or () if c.get("status") == "True"}
     failed = conditions.get("Failed")
@@ -97,7 +97,7 @@ def _train(status: Mapping[str, Any]) -> JobOutcome:
     return outcome(Cause.CREATING)
 
 
-def _spark(state: Mapping[str, Any]) -> JobOutcome:
+def _spark(state: Mapping[str, Any]) -> AttemptOutcome:
     """Spark operator 2.x: one word for the application."""
     match state.get("state") or "":
         case "COMPLETED":
@@ -127,7 +127,7 @@ def _ended_at(status: Mapping[str, Any]) -> str | None:
 _CONSEQUENCES = frozenset({Cause.DELETED, Cause.KILLED})
 
 
-def _disruption(pods: Sequence[Mapping[str, Any]]) -> JobOutcome | None:
+def _disruption(pods: Sequence[Mapping[str, Any]]) -> AttemptOutcome | None:
     """The first end that neither the run nor its operator brought about; None: there was none."""
     for pod in pods:
         found = ending_of(pod)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 _SUBJECT = "system:serviceaccount:"
 
 
-class Account(NamedTuple):
+class ServiceAccount(NamedTuple):
     """A ServiceAccount, and the pod that its token was made for."""
 
     namespace: str
@@ -16,7 +16,7 @@ class Account(NamedTuple):
     """None: the token is not bound to a pod, as before Kubernetes 1.21."""
 
 
-def account_of(token: str) -> Account | None:
+def account_of(token: str) -> ServiceAccount | None:
     """Whose is this token? None: it is no ServiceAccount's.
 
     Nothing is verified: it is the caller's own token, which the API server verifies.
@@ -37,7 +37,7 @@ def account_of(token: str) -> Account | None:
     namespace, _, name = subject.removeprefix(_SUBJECT).partition(":")
     if not subject.startswith(_SUBJECT) or not namespace or not name:
         return None
-    return Account(namespace, name, _pod_in(claims))
+    return ServiceAccount(namespace, name, _pod_in(claims))
 
 
 def _pod_in(claims: dict[str, object]) -> str | None:

@@ -69,7 +69,7 @@ def unlisted(found: JobReferences, permission: Permission) -> tuple[Reference, .
     return tuple(sorted(each for each in found.by_run if not permission.is_stated(each.what)))
 
 
-def described(reference: Reference) -> str:
+def reference_text(reference: Reference) -> str:
     """The reference as a person calls it: `Secret 'keys'`."""
     if reference.what is Referred.POD_FIELD:
         return reference.name
@@ -81,14 +81,14 @@ def _excess(found: JobReferences, permission: Permission, own: WorkersOwn | None
         names = permission.names(reference.what)
         verb = _VERBS.get(reference.what, "use")
         if _is_workers_own(reference, found.namespace, names, own):
-            yield f"{verb} {described(reference)}, which is the worker's own"
+            yield f"{verb} {reference_text(reference)}, which is the worker's own"
         elif reference in found.moved:
             continue
         elif names is None and _is_only_listed(reference):
-            yield f"{verb} {described(reference)}, whose devices the plan does not count"
+            yield f"{verb} {reference_text(reference)}, whose devices the plan does not count"
         elif names is not None and not _is_listed(reference, names):
             known = {*names, *_names(found.by_template, reference.what)}
-            yield f"{verb} {described(reference)} ({_allowed(reference.name, known)})"
+            yield f"{verb} {reference_text(reference)} ({_allowed(reference.name, known)})"
 
 
 _VERBS = {Referred.NAMESPACE: "run in", Referred.POD_FIELD: "set", Referred.HOST_PATH: "mount"}

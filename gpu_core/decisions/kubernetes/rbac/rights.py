@@ -13,7 +13,7 @@ from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS, Frame
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
 
 
-class Option(StrEnum):
+class OptionalPart(StrEnum):
     """A part that an installation may leave out, with the rights for it."""
 
     FRAMEWORKS = "frameworks"
@@ -43,7 +43,7 @@ class Right:
     """Is it needed in the worker's own namespace, and not where runs are?"""
     needed_for: str
     """The function that does not work without it, as a noun phrase."""
-    option: Option | None = None
+    option: OptionalPart | None = None
     """None: every installation needs it."""
 
     def __str__(self) -> str:
@@ -64,17 +64,17 @@ def rights_for(
     has_node_tasks = policy.preflight is not None or bool(policy.prepull)
     wanted = {
         None: True,
-        Option.FRAMEWORKS: has_frameworks,
-        Option.KARPENTER: policy.provisioner is Provisioner.KARPENTER,
-        Option.NODE_TASKS: has_node_tasks,
-        Option.NODE_ANNOTATIONS: has_node_tasks or has_prometheus,
-        Option.PRIORITY_CLASSES: policy.has_priority_classes,
+        OptionalPart.FRAMEWORKS: has_frameworks,
+        OptionalPart.KARPENTER: policy.provisioner is Provisioner.KARPENTER,
+        OptionalPart.NODE_TASKS: has_node_tasks,
+        OptionalPart.NODE_ANNOTATIONS: has_node_tasks or has_prometheus,
+        OptionalPart.PRIORITY_CLASSES: policy.has_priority_classes,
     }
     return tuple(right for right in RIGHTS if wanted[right.option])
 
 
 def _watched(
-    resource: str, needed_for: str, group: str = "", option: Option | None = None
+    resource: str, needed_for: str, group: str = "", option: OptionalPart | None = None
 ) -> Iterator[Right]:
     for verb in ("list", "watch"):
         yield Right(
@@ -90,15 +90,22 @@ def _watched(
 def _of_framework(name: str, framework: Framework) -> Iterator[Right]:
     runs = f"runs with framework {name}"
     resource, group = framework.plural, framework.group
-    yield from _watched(resource, runs, group, Option.FRAMEWORKS)
+    yield from _watched(resource, runs, group, OptionalPart.FRAMEWORKS)
     for verb in ("create", "get", "delete"):
         yield Right(
-            verb=verb, resource=resource, group=group, needed_for=runs, option=Option.FRAMEWORKS
+            verb=verb,
+            resource=resource,
+            group=group,
+            needed_for=runs,
+            option=OptionalPart.FRAMEWORKS,
         )
 
 
 def _of_runs(
-    resource: str, needed_for_by_verb: dict[str, str], group: str = "", option: Option | None = None
+    resource: str,
+    needed_for_by_verb: dict[str, str],
+    group: str = "",
+    option: OptionalPart | None = None,
 ) -> Iterator[Right]:
     for verb, needed_for in needed_for_by_verb.items():
         yield Right(verb=verb, resource=resource, group=group, needed_for=needed_for, option=option)
@@ -167,7 +174,7 @@ RIGHTS: tuple[Right, ...] = (
         group="karpenter.sh",
         is_cluster_wide=True,
         needed_for="nodes that Karpenter may still add",
-        option=Option.KARPENTER,
+        option=OptionalPart.KARPENTER,
     ),
     Right(
         verb="list",
@@ -175,20 +182,20 @@ RIGHTS: tuple[Right, ...] = (
         group="scheduling.k8s.io",
         is_cluster_wide=True,
         needed_for="the PriorityClasses of queues other than critical, high, medium and low",
-        option=Option.PRIORITY_CLASSES,
+        option=OptionalPart.PRIORITY_CLASSES,
     ),
     Right(
         verb="create",
         resource="pods",
         needed_for="kubernetes.preflight and kubernetes.prepull",
-        option=Option.NODE_TASKS,
+        option=OptionalPart.NODE_TASKS,
     ),
     Right(
         verb="patch",
         resource="nodes",
         is_cluster_wide=True,
         needed_for="results of kubernetes.preflight and kubernetes.prepull, and GPUs that are held",
-        option=Option.NODE_ANNOTATIONS,
+        option=OptionalPart.NODE_ANNOTATIONS,
     ),
 )
 """All rights of the worker. Those that are neither cluster-wide nor of the worker's own namespace

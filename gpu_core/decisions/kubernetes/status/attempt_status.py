@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from gpu_core.decisions.kubernetes.manifests.gang import is_first, rank_of
-from gpu_core.decisions.kubernetes.status.outcome import Cause, JobOutcome, Phase, outcome
+from gpu_core.decisions.kubernetes.status.outcome import AttemptOutcome, Cause, Phase, outcome
 from gpu_core.decisions.kubernetes.status.pod_pending import missing_volume, refusal, waiting_of
 from gpu_core.decisions.kubernetes.status.pod_termination import ending_of, main_end, sigterm_at
 
@@ -17,7 +17,7 @@ def observe(
     events: Sequence[Mapping[str, Any]] = (),
     *,
     size: int = 1,
-) -> JobOutcome:
+) -> AttemptOutcome:
     """What happened to this attempt?
 
     Of a gang the cause is returned, not the consequences: a disruption of one node comes before the
@@ -51,7 +51,9 @@ def decisive_pod(pods: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     return min((pod for pod, _ in ends), key=lambda pod: not is_first(pod), default=None)
 
 
-def not_over_before_its_pods(found: JobOutcome, pods: Sequence[Mapping[str, Any]]) -> JobOutcome:
+def not_over_before_its_pods(
+    found: AttemptOutcome, pods: Sequence[Mapping[str, Any]]
+) -> AttemptOutcome:
     """The outcome, or that it still runs, while one of these pods may."""
     is_over = found.phase in (Phase.SUCCEEDED, Phase.FAILED)
     if is_over and any(_is_alive(pod) for pod in pods):
@@ -59,7 +61,7 @@ def not_over_before_its_pods(found: JobOutcome, pods: Sequence[Mapping[str, Any]
     return found
 
 
-_End = tuple[Mapping[str, Any], JobOutcome]
+_End = tuple[Mapping[str, Any], AttemptOutcome]
 
 
 def _verdict(
@@ -67,7 +69,7 @@ def _verdict(
     pods: Sequence[Mapping[str, Any]],
     events: Sequence[Mapping[str, Any]],
     size: int,
-) -> JobOutcome:
+) -> AttemptOutcome:
     ends = _ends(pods)
     cause = _cause(ends)
     if cause is not None:
@@ -139,16 +141,16 @@ _WAITING_ORDER = (
 )
 
 
-def _gravity(found: JobOutcome) -> tuple[bool, str]:
+def _gravity(found: AttemptOutcome) -> tuple[bool, str]:
     """The key that puts the cause first: another's fault, then the earliest; no date comes last."""
     return (_is_own(found), found.ended_at or "~")
 
 
-def _is_own(found: JobOutcome) -> bool:
+def _is_own(found: AttemptOutcome) -> bool:
     return found.charge is not None and found.charge.is_the_runs_own
 
 
-def _ended_job(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> JobOutcome | None:
+def _ended_job(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> AttemptOutcome | None:
     """The end of the Job, where its pods do not show it. None: it has not ended."""
     status = job.get("status") or {}
     conditions = {c["type"]: c for c in status.get("conditions") or () if c["status"] == "True"}
@@ -162,7 +164,7 @@ def _ended_job(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> Job
     return None
 
 
-def _failed_job(condition: Mapping[str, Any], *, has_pods: bool) -> JobOutcome:
+def _failed_job(condition: Mapping[str, Any], *, has_pods: bool) -> AttemptOutcome:
     reason, detail = condition.get("reason"), condition.get("message") or ""
     if reason == "PodFailurePolicy" and "DisruptionTarget" in detail:
         return outcome(Cause.EVICTED, detail=detail)

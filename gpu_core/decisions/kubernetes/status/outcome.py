@@ -15,7 +15,7 @@ class Phase(StrEnum):
     FAILED = "failed"
 
 
-class Charge(StrEnum):
+class ChargedParty(StrEnum):
     """The party that bears an end without success."""
 
     RUN = "run"
@@ -30,7 +30,7 @@ class Charge(StrEnum):
     @property
     def is_the_runs_own(self) -> bool:
         """Did the run bring it about?"""
-        return self in (Charge.RUN, Charge.LIMIT)
+        return self in (ChargedParty.RUN, ChargedParty.LIMIT)
 
 
 class Cause(StrEnum):
@@ -66,7 +66,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobOutcome:
+class AttemptOutcome:
     """The outcome of an attempt."""
 
     phase: Phase
@@ -75,7 +75,7 @@ class JobOutcome:
     """One sentence with the numbers, for the run's page."""
     remedy: str | None = None
     """The remedy for a person; None: nothing is needed."""
-    charge: Charge | None = None
+    charge: ChargedParty | None = None
     """The party that bears the end; None: it has not ended, or it succeeded."""
     exit_code: int | None = None
     needs_person: bool = False
@@ -89,11 +89,11 @@ class _Kind:
     phase: Phase
     text: str
     remedy: str | None = None
-    charge: Charge | None = None
+    charge: ChargedParty | None = None
     needs_person: bool = False
 
 
-_INTERRUPTED, _OWN = Charge.INTERRUPTION, Charge.RUN
+_INTERRUPTED, _OWN = ChargedParty.INTERRUPTION, ChargedParty.RUN
 
 _KINDS: Mapping[Cause, _Kind] = MappingProxyType(
     {
@@ -161,7 +161,7 @@ _KINDS: Mapping[Cause, _Kind] = MappingProxyType(
             Phase.FAILED,
             "The longest duration was over",
             "Raise max_duration.",
-            Charge.LIMIT,
+            ChargedParty.LIMIT,
         ),
         Cause.KILLED: _Kind(
             Phase.FAILED,
@@ -186,7 +186,7 @@ _KINDS: Mapping[Cause, _Kind] = MappingProxyType(
             "The kube-scheduler took the node's room for a pod with a higher priority",
             "Install our PriorityClasses (policy: kubernetes.priority_classes), so that who "
             "gives way is decided in one place.",
-            Charge.PREEMPTION,
+            ChargedParty.PREEMPTION,
         ),
         Cause.DELETED: _Kind(
             Phase.FAILED,
@@ -203,7 +203,7 @@ def outcome(
     detail: str | None = None,
     exit_code: int | None = None,
     ended_at: str | None = None,
-) -> JobOutcome:
+) -> AttemptOutcome:
     """The outcome of this cause.
 
     Args:
@@ -211,7 +211,7 @@ def outcome(
     """
     kind = _KINDS[cause]
     text = kind.text if not detail else f"{kind.text}: {_clause(detail)}"
-    return JobOutcome(
+    return AttemptOutcome(
         phase=kind.phase,
         cause=cause,
         message=f"{text}.",

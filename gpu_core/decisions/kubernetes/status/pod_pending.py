@@ -10,7 +10,7 @@ from gpu_core.decisions.kubernetes.status.api_errors import (
     is_of_quota,
     is_over_quota,
 )
-from gpu_core.decisions.kubernetes.status.outcome import Cause, JobOutcome, outcome
+from gpu_core.decisions.kubernetes.status.outcome import AttemptOutcome, Cause, outcome
 
 # Reasons of a waiting container (kubelet, `pkg/kubelet/images` and `kuberuntime`, 1.34). An image
 # that is pulled again with back-off may come yet, but a person should look at it.
@@ -29,7 +29,7 @@ _WAITING: Mapping[str, Cause] = {
 }
 
 
-def waiting_of(pod: Mapping[str, Any]) -> JobOutcome | None:
+def waiting_of(pod: Mapping[str, Any]) -> AttemptOutcome | None:
     """Why does this pod not run? None: it runs, or has ended."""
     status = pod.get("status") or {}
     if status.get("phase", "Pending") != "Pending":
@@ -51,7 +51,7 @@ def waiting_of(pod: Mapping[str, Any]) -> JobOutcome | None:
     return outcome(Cause.CREATING, detail=_step(status))
 
 
-def refusal(events: Sequence[Mapping[str, Any]]) -> JobOutcome | None:
+def refusal(events: Sequence[Mapping[str, Any]]) -> AttemptOutcome | None:
     """Why can the Job's pods not be made? The newest refusal; None: no event speaks of one.
 
     Args:
@@ -69,7 +69,7 @@ _NOT_FOUND = re.compile(r'(?:secret|configmap) "[^"]+" not found', re.IGNORECASE
 _STEPS = frozenset({"FailedMount", "Pulling", "Pulled", "Created", "Started"})
 
 
-def missing_volume(events: Sequence[Mapping[str, Any]]) -> JobOutcome | None:
+def missing_volume(events: Sequence[Mapping[str, Any]]) -> AttemptOutcome | None:
     """Does a pod wait for a Secret or ConfigMap that is not there? None: no event says so."""
     steps = (event for event in reversed(events) if event.get("reason") in _STEPS)
     last: Mapping[str, Any] = next(steps, {})
@@ -79,7 +79,7 @@ def missing_volume(events: Sequence[Mapping[str, Any]]) -> JobOutcome | None:
     return outcome(Cause.BAD_CONFIGURATION, detail=found[0])
 
 
-def quota_refusal(events: Sequence[Mapping[str, Any]]) -> JobOutcome | None:
+def quota_refusal(events: Sequence[Mapping[str, Any]]) -> AttemptOutcome | None:
     """Has a ResourceQuota no room for one of the pods now? None: no event says so.
 
     Args:
@@ -93,7 +93,7 @@ def quota_refusal(events: Sequence[Mapping[str, Any]]) -> JobOutcome | None:
     return None
 
 
-def refused(message: str) -> JobOutcome:
+def refused(message: str) -> AttemptOutcome:
     """What does it mean that the API server refused a Job or a pod with these words?"""
     if is_of_quota(message):
         return outcome(Cause.QUOTA_REFUSED, detail=message)
@@ -101,7 +101,7 @@ def refused(message: str) -> JobOutcome:
     return _with_help(outcome(cause, detail=message), message)
 
 
-def _with_help(found: JobOutcome, words: str) -> JobOutcome:
+def _with_help(found: AttemptOutcome, words: str) -> AttemptOutcome:
     """The outcome with what would help, where the words name an object that is not there."""
     remedy = how_to_supply(words)
     return found if remedy is None else replace(found, remedy=remedy)

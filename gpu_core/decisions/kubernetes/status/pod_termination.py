@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpu_core.decisions.kubernetes.manifests.container import PREFECT_CONTAINER, main_container
-from gpu_core.decisions.kubernetes.status.outcome import Cause, JobOutcome, outcome
+from gpu_core.decisions.kubernetes.status.outcome import AttemptOutcome, Cause, outcome
 
 # Reasons of the condition DisruptionTarget (Kubernetes 1.34, "Pod disruption conditions").
 _DISRUPTIONS: Mapping[str, Cause] = {
@@ -42,7 +42,7 @@ _START_ERRORS = frozenset({"StartError", "ContainerCannotRun"})
 _SHELL_START_CODES = frozenset({126, 127})
 
 
-def ending_of(pod: Mapping[str, Any]) -> JobOutcome | None:
+def ending_of(pod: Mapping[str, Any]) -> AttemptOutcome | None:
     """How did this pod end, or how is it about to? None: it continues."""
     status = pod.get("status") or {}
     main = main_end(pod)
@@ -100,7 +100,7 @@ def last_end_at(pods: Iterable[Mapping[str, Any]]) -> datetime | None:
     return max((datetime.fromisoformat(at).astimezone(UTC) for at in found if at), default=None)
 
 
-def _ended_well(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> JobOutcome:
+def _ended_well(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> AttemptOutcome:
     """With exit code 0, as programs may end that save on SIGTERM: one that must stop before
     may have left its work undone. A flow says in its state whether it did."""
     metadata, ended_at = pod.get("metadata") or {}, ended.get("finishedAt")
@@ -114,7 +114,7 @@ def _ended_well(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> JobOutcome:
     return outcome(Cause.COMPLETED, exit_code=0, ended_at=ended_at)
 
 
-def _ended_badly(pod: Mapping[str, Any], status: Mapping[str, Any]) -> JobOutcome:
+def _ended_badly(pod: Mapping[str, Any], status: Mapping[str, Any]) -> AttemptOutcome:
     ended = _main_ending(pod)
     cause, detail = _why(pod, status, ended)
     if cause is Cause.FAILED and ended.get("exitCode") == 0:
@@ -147,7 +147,7 @@ def sigterm_at(pod: Mapping[str, Any]) -> datetime | None:
     return datetime.fromisoformat(gone_at) - timedelta(seconds=grace_s)
 
 
-def _imminent(pod: Mapping[str, Any], status: Mapping[str, Any]) -> JobOutcome | None:
+def _imminent(pod: Mapping[str, Any], status: Mapping[str, Any]) -> AttemptOutcome | None:
     """The reason why a pod that is still there is about to end; None: it is not."""
     disruption = _disruption(status)
     if disruption is not None:

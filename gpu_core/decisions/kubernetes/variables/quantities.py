@@ -69,7 +69,7 @@ def memory_mib(value: object, field: str, *, up: bool = False) -> int:
     return ceil(amount) if up else floor(amount)
 
 
-def whole(value: object, field: str) -> int:
+def parse_whole(value: object, field: str) -> int:
     """How many pieces is this?
 
     Raises:

@@ -30,7 +30,7 @@ class Comparison:
         return f"{cheapest} {winner_sentence('lowest latency', self.fastest)}"
 
 
-def compare(name: str, trials: Sequence[Trial]) -> Comparison:
+def compare_trials(name: str, trials: Sequence[Trial]) -> Comparison:
     """Which of these configurations is cheapest, which fastest, and which are worth a choice?
 
     Quality counts in the front only if all of them have it.

@@ -18,7 +18,11 @@ from gpu_core.decisions.optimization.experiments.repeats import (
     mean_of,
     pareto_front,
 )
-from gpu_core.decisions.optimization.experiments.serving import Served, poisson_arrivals, serve
+from gpu_core.decisions.optimization.experiments.serving import (
+    Served,
+    poisson_arrivals,
+    simulate_serving,
+)
 from gpu_core.decisions.optimization.experiments.trial import Measured, Trial, usd_per_1k
 
 USUAL_LOAD = 0.3
@@ -29,7 +33,7 @@ _FEWEST_REQUESTS, _MOST_REQUESTS = 100, 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class InteractiveDemand:
     """The interactive requests, and what is promised to them."""
 
     requests_per_s: float | None = None
@@ -113,7 +117,7 @@ class PolicyComparison:
 
     measured: Measured
     """The time of each batch size."""
-    demand: Demand
+    demand: InteractiveDemand
     requests_per_s: float
     """Interactive requests."""
     limit_s: float
@@ -145,7 +149,7 @@ class PolicyComparison:
         return f"{answer} {winner_sentence('lowest cost', self.cheapest)}"
 
 
-def compare_policies(found: Measured, demand: Demand) -> PolicyComparison:
+def compare_policies(found: Measured, demand: InteractiveDemand) -> PolicyComparison:
     """In which batches is a backlog served best while interactive requests arrive?
 
     Each repeat of the measurement gives the times of one simulation, with arrivals of its own that
@@ -193,7 +197,7 @@ def batch_s(trial: Trial) -> tuple[float, ...]:
     return tuple(mean_of(each.batches_s) for each in trial.repeats)
 
 
-def _requests_per_s(trials: dict[int, Trial], demand: Demand) -> float:
+def _requests_per_s(trials: dict[int, Trial], demand: InteractiveDemand) -> float:
     """How many interactive requests come, and does the device answer them in each repeat?"""
     slowest = {size: size / max(batch_s(trial)) for size, trial in trials.items()}
     most = max(rate for size, rate in slowest.items() if size <= demand.interactive_batch)
@@ -211,10 +215,10 @@ def _requests_per_s(trials: dict[int, Trial], demand: Demand) -> float:
 
 
 def _simulated(
-    trials: Sequence[Trial], demand: Demand, rate: float, low_priority_batch: int | None
+    trials: Sequence[Trial], demand: InteractiveDemand, rate: float, low_priority_batch: int | None
 ) -> tuple[Served, ...]:
     return tuple(
-        serve(
+        simulate_serving(
             poisson_arrivals(rate, demand.requests, number),
             {trial.setting.batch_size: trial.repeats[number].batches_s for trial in trials},
             interactive_batch=demand.interactive_batch,

@@ -62,7 +62,7 @@ def poisson_arrivals(per_s: float, count: int, seed: int) -> tuple[float, ...]:
     return tuple(np.cumsum(gaps).tolist())
 
 
-def serve(
+def simulate_serving(
     arrivals_s: Sequence[float],
     service_s: ServiceTimes,
     *,

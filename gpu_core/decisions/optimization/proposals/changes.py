@@ -29,13 +29,13 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class ChangeRefused:
     """Nothing is changed."""
 
     why: str
 
 
-Step = Write | Done | Refused
+ChangeStep = Write | Done | ChangeRefused
 
 
 def apply_step(
@@ -43,7 +43,7 @@ def apply_step(
     current: Target | None,
     known: Iterable[ProposalRecord],
     now: datetime,
-) -> Step:
+) -> ChangeStep:
     """What is done to apply this proposal?
 
     A deployment is measured with one change at a time: what a second one saves would count twice.
@@ -55,7 +55,7 @@ def apply_step(
         now: The moment that counts.
     """
     if not record.is_approved:
-        return Refused(why="It is not approved.")
+        return ChangeRefused(why="It is not approved.")
     return change_step(record, current, known, now)
 
 
@@ -64,31 +64,31 @@ def change_step(
     current: Target | None,
     known: Iterable[ProposalRecord],
     now: datetime,
-) -> Step:
+) -> ChangeStep:
     """What would be done to apply this proposal if it is approved? Args as for `apply_step`."""
     if record.state in (ProposalState.APPLIED, ProposalState.VERIFIED, ProposalState.UNDONE):
-        return Refused(why=f"It is {record.state.value} already.")
+        return ChangeRefused(why=f"It is {record.state.value} already.")
     if current is None or current.deployment_id != record.before.deployment_id:
-        return Refused(why="The deployment is gone.")
+        return ChangeRefused(why="The deployment is gone.")
     if current.digest == record.before.digest:
         other = measured_now(record, known, now)
         if other is not None:
-            return Refused(why=_measured_text(other))
+            return ChangeRefused(why=_measured_text(other))
         return _write(current, record)
     if record.begun_at is not None and _before(current, record).digest == record.before.digest:
         return Done()
-    return Refused(
+    return ChangeRefused(
         why="The deployment has changed since the proposal: its job variables, entrypoint, work"
         " pool or queue."
     )
 
 
-def _write(current: Target, record: ProposalRecord) -> Step:
+def _write(current: Target, record: ProposalRecord) -> ChangeStep:
     """The change, unless no run could ask for what the deployment would then have."""
     target = changed(current, record.proposal)
     problem = _request_problem(target)
     if problem is not None and _request_problem(current) is None:
-        return Refused(why=f"With the change no run of the deployment could start: {problem}")
+        return ChangeRefused(why=f"With the change no run of the deployment could start: {problem}")
     return Write(target=target)
 
 
@@ -110,7 +110,7 @@ def _measured_text(other: ProposalRecord) -> str:
     )
 
 
-def undo_step(record: ProposalRecord, current: Target | None) -> Step:
+def undo_step(record: ProposalRecord, current: Target | None) -> ChangeStep:
     """What is done to undo this proposal?
 
     Other job variables may have changed since: only those of the proposal are set back.
@@ -120,9 +120,9 @@ def undo_step(record: ProposalRecord, current: Target | None) -> Step:
         current: The deployment as it is; None: it is gone.
     """
     if not _may_be_in_force(record):
-        return Refused(why=f"It is {record.state.value}: there is nothing to undo.")
+        return ChangeRefused(why=f"It is {record.state.value}: there is nothing to undo.")
     if current is None or current.deployment_id != record.before.deployment_id:
-        return Refused(why="The deployment is gone.")
+        return ChangeRefused(why="The deployment is gone.")
     if is_set(current, record.proposal.job_variables):
         return Write(target=_before(current, record))
     names = frozenset(record.proposal.job_variables)
@@ -130,7 +130,7 @@ def undo_step(record: ProposalRecord, current: Target | None) -> Step:
     if values == dict(record.before.values):
         return Done()
     named = ", ".join(sorted(names))
-    return Refused(why=f"Someone has changed {named} since: nothing is changed.")
+    return ChangeRefused(why=f"Someone has changed {named} since: nothing is changed.")
 
 
 def _may_be_in_force(record: ProposalRecord) -> bool:

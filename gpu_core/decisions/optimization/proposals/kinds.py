@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Unit(StrEnum):
+class WorkUnit(StrEnum):
     """The unit in which work is counted, so that costs before and after can be compared."""
 
     GPU_HOUR_OF_WORK = "GPU-hour of work"
@@ -48,7 +48,7 @@ class KindRule:
     """What is changed, and set back by an undo."""
     simulated: str
     """What the interval of the saving is made from."""
-    unit: Unit
+    unit: WorkUnit
     """What the cost before and after is divided by."""
     by_hand: str | None = None
     """How a person carries it out, where no API that is used here can: it is shown, neither asked
@@ -65,19 +65,19 @@ RULES: Mapping[ProposalKind, KindRule] = {
         evidence="10 runs, all on-demand and on one GPU type, and a price of spot for that type.",
         change="`capacity_type: spot`",
         simulated="Interruptions at the rate that spot had in the ledger, else in public traces.",
-        unit=Unit.GPU_HOUR_OF_WORK,
+        unit=WorkUnit.GPU_HOUR_OF_WORK,
     ),
     ProposalKind.GPU_TYPE: KindRule(
         evidence="10 runs of the deployment on each of two GPU types, with as many GPUs.",
         change="`gpu_type`",
         simulated=_CONFIGURATION,
-        unit=Unit.COMPLETED_RUN,
+        unit=WorkUnit.COMPLETED_RUN,
     ),
     ProposalKind.GPU_COUNT: KindRule(
         evidence="10 runs of the deployment on each of two numbers of GPUs, of one type.",
         change="`gpu_count`",
         simulated=_CONFIGURATION,
-        unit=Unit.COMPLETED_RUN,
+        unit=WorkUnit.COMPLETED_RUN,
     ),
     ProposalKind.CHECKPOINT_INTERVAL: KindRule(
         evidence="10 runs with measured saves (`saves`, `save_stall_s`, `expected_loss_s` of their "
@@ -85,7 +85,7 @@ RULES: Mapping[ProposalKind, KindRule] = {
         change="`checkpoint_interval`, in seconds: the optimum of [checkpoints](checkpoints.md)",
         simulated="Stalls and lost work at both intervals, at the rate that attempts ended with; "
         "the old one must give the recorded cost to 5 %.",
-        unit=Unit.GPU_HOUR_BETWEEN_SAVES,
+        unit=WorkUnit.GPU_HOUR_BETWEEN_SAVES,
     ),
     ProposalKind.SHARING: KindRule(
         evidence="10 runs on one whole GPU, all with measured utilisation and memory, and a part "
@@ -94,14 +94,14 @@ RULES: Mapping[ProposalKind, KindRule] = {
         simulated="Kernels take up to n times as long on the n-th part of a GPU. The "
         "neighbours are as busy as these runs at least, and at most always: how busy is not known. "
         "Waits are not replayed.",
-        unit=Unit.COMPLETED_RUN,
+        unit=WorkUnit.COMPLETED_RUN,
     ),
     ProposalKind.RESERVED: KindRule(
         evidence="Machines recorded for all 28 days, and for their kind a price of `reserved` in "
         "the ledger, the catalog or the policy.",
         change="the number of reserved machines of a kind",
         simulated="Days like those of the period: each machine pays off in 90 % of the histories.",
-        unit=Unit.MACHINE_HOUR,
+        unit=WorkUnit.MACHINE_HOUR,
         by_hand="buy the commitment from the provider; `prefect-gpu cost savings` then shows what "
         "other terms, such as reserved, saved",
     ),

@@ -8,7 +8,7 @@ from datetime import date
 from typing import Any
 
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.optimization.proposals.kinds import ProposalKind, Unit
+from gpu_core.decisions.optimization.proposals.kinds import ProposalKind, WorkUnit
 
 JobValue = str | int | float | None
 
@@ -63,7 +63,7 @@ class Proposal:
     first_day: date
     last_day: date
     """The period that it is made from, in UTC."""
-    unit: Unit
+    unit: WorkUnit
     cost_per_unit_micro_usd: int
     """The cost of a unit of work in the period."""
     verify_days: int
@@ -133,7 +133,7 @@ def from_document(document: Mapping[str, Any]) -> Proposal:
                 "evidence": tuple(values["evidence"]),
                 "first_day": date.fromisoformat(values["first_day"]),
                 "last_day": date.fromisoformat(values["last_day"]),
-                "unit": Unit(values["unit"]),
+                "unit": WorkUnit(values["unit"]),
                 "saving": Saving(**values["saving"]),
                 "waits": None if waits is None else WaitEffect(**waits),
             }

@@ -19,7 +19,7 @@ from gpu_core.decisions.optimization.proposals.period import Period
 from gpu_core.decisions.optimization.proposals.proposal import Proposal, WaitEffect
 from gpu_core.decisions.optimization.proposals.replay import (
     Calibration,
-    Replayed,
+    ReplayedPeriod,
     calibrated,
     replayed_waits_s,
     with_change,
@@ -95,7 +95,7 @@ def optimize(
     )
 
 
-def _with_waits(draft: Draft, replayed: Replayed, policy: Policy) -> Proposal:
+def _with_waits(draft: Draft, replayed: ReplayedPeriod, policy: Policy) -> Proposal:
     if draft.held_s is None:
         return draft.proposal
     changed = with_change(replayed, draft.proposal.deployment, draft.on, draft.held_s)
@@ -108,7 +108,7 @@ def _with_waits(draft: Draft, replayed: Replayed, policy: Policy) -> Proposal:
 
 def _replayed(
     learned_from: Sequence[RunFact], facts: Sequence[RunFact], policy: Policy, seed: int
-) -> Replayed:
+) -> ReplayedPeriod:
     """The replay of the period. Without enough earlier runs its first half teaches the second."""
     if len(learned_from) < len(facts) // 4:
         half = len(facts) // 2

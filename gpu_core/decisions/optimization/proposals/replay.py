@@ -107,7 +107,7 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
+class ReplayedPeriod:
     """The replayed period, with the run times that earlier days predict."""
 
     calibration: Calibration
@@ -118,7 +118,7 @@ class Replayed:
 
 def calibrated(
     learned_from: Sequence[RunFact], facts: Sequence[RunFact], policy: Policy, seed: Sequence[int]
-) -> Replayed:
+) -> ReplayedPeriod:
     """Does the replay reproduce these runs, with what earlier runs teach?
 
     Interruptions, start-up times and the delay before the planner sees a run come from the earlier
@@ -135,7 +135,7 @@ def calibrated(
     delay_s = max(0.0, _mean_wait_s(learned_from) - _mean(replayed_waits_s(learned, policy)))
     jobs = _jobs(facts, _breaks(learned_from), learned_from, seed)
     waits_s = replayed_waits_s(jobs, policy)
-    return Replayed(
+    return ReplayedPeriod(
         calibration=Calibration(
             runs=min(len(facts), len(learned_from)),
             recorded_gpu_hours=sum(fact.held_gpu_h for fact in facts),
@@ -186,7 +186,7 @@ def replayed_waits_s(jobs: Sequence[ReplayJob], policy: Policy) -> list[float]:
 
 
 def with_change(
-    replayed: Replayed, deployment: str, on: Configuration | None, held_s: Mapping[str, float]
+    replayed: ReplayedPeriod, deployment: str, on: Configuration | None, held_s: Mapping[str, float]
 ) -> tuple[ReplayJob, ...]:
     """The same runs, with those of one deployment on another configuration.
 

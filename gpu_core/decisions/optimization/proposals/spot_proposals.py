@@ -18,7 +18,7 @@ from gpu_core.decisions.optimization.proposals.interruption_model import (
     prior_hazard,
     simulated_held_s,
 )
-from gpu_core.decisions.optimization.proposals.kinds import ProposalKind, Unit
+from gpu_core.decisions.optimization.proposals.kinds import ProposalKind, WorkUnit
 from gpu_core.decisions.optimization.proposals.mean_held import (
     SIMULATIONS,
     mean_held_with_interval,
@@ -131,7 +131,7 @@ def spot_case(
     if gpu_type is None or not is_simple or kinds != {ON_DEMAND} or len(facts) < LEAST_RUNS:
         return None
     price = spot_price_ratio(gpu_type, everything, catalog)
-    base = unit_cost(facts, Unit.GPU_HOUR_OF_WORK)
+    base = unit_cost(facts, WorkUnit.GPU_HOUR_OF_WORK)
     if price is None or base is None or base.micro_usd is None:
         return None
     longest_s = max(fact.work_s for fact in facts)

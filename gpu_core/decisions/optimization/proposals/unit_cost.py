@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
-from gpu_core.decisions.optimization.proposals.kinds import Unit
+from gpu_core.decisions.optimization.proposals.kinds import WorkUnit
 from gpu_core.decisions.optimization.proposals.run_facts import RunFact
 
 
@@ -22,7 +22,7 @@ class UnitCost:
         return self.cost_micro_usd / self.units if self.units else None
 
 
-def unit_cost(facts: Iterable[RunFact], unit: Unit) -> UnitCost | None:
+def unit_cost(facts: Iterable[RunFact], unit: WorkUnit) -> UnitCost | None:
     """What did a unit of work of these runs cost? Failed runs cost and complete nothing.
 
     Returns:
@@ -40,14 +40,14 @@ def unit_cost(facts: Iterable[RunFact], unit: Unit) -> UnitCost | None:
     )
 
 
-def _units(fact: RunFact, unit: Unit) -> float:
+def _units(fact: RunFact, unit: WorkUnit) -> float:
     match unit:
-        case Unit.COMPLETED_RUN:
+        case WorkUnit.COMPLETED_RUN:
             return 1.0
-        case Unit.GPU_HOUR_OF_WORK:
+        case WorkUnit.GPU_HOUR_OF_WORK:
             return fact.work_gpu_h
-        case Unit.GPU_HOUR_BETWEEN_SAVES:
+        case WorkUnit.GPU_HOUR_BETWEEN_SAVES:
             return fact.useful_gpu_h
-        case Unit.MACHINE_HOUR:
+        case WorkUnit.MACHINE_HOUR:
             raise ValueError("a run is no machine")
     assert_never(unit)

@@ -52,7 +52,7 @@ def due_at(proposal: Proposal, applied_at: datetime) -> datetime:
     return applied_at + timedelta(days=proposal.verify_days)
 
 
-def verify(proposal: Proposal, facts: Sequence[RunFact]) -> Verification:
+def verify_saving(proposal: Proposal, facts: Sequence[RunFact]) -> Verification:
     """What did this proposal save?
 
     A unit of work after the change, against one before it: more work is no loss, and less work is

@@ -34,7 +34,7 @@ Record = tuple[RunRecord, Sequence[Attempt]]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AnswerRow:
     """One line of an answer.
 
     Attributes:
@@ -53,7 +53,7 @@ class Answer:
     """The ledger's answer to a question."""
 
     asked: Asked
-    rows: tuple[Row, ...]
+    rows: tuple[AnswerRow, ...]
     """The first is the answer; those of money and counts add up to the total."""
     total: int | float | None
     """The sum of all rows. None: a mean has none."""
@@ -108,7 +108,7 @@ def _origin(asked: Asked, costs: Sequence[RunCost]) -> str:
     )
 
 
-def _rows(question: Question, items: Iterable[_Item]) -> tuple[Row, ...]:
+def _rows(question: Question, items: Iterable[_Item]) -> tuple[AnswerRow, ...]:
     sums: dict[str | None, Exact | float] = {}
     weights: dict[str | None, Exact | float] = {}
     names: dict[str | None, str] = {}
@@ -128,8 +128,8 @@ def _rows(question: Question, items: Iterable[_Item]) -> tuple[Row, ...]:
 
 def _row(
     question: Question, key: str | None, amount: int | float, names: Mapping[str | None, str]
-) -> Row:
-    return Row(names[key], amount, key) if question.by == "run" else Row(key, amount)
+) -> AnswerRow:
+    return AnswerRow(names[key], amount, key) if question.by == "run" else AnswerRow(key, amount)
 
 
 def _whole(unit: Unit, amounts: Sequence[Exact | float]) -> list[int] | list[float]:

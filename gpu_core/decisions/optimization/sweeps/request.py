@@ -12,7 +12,7 @@ from itertools import product
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.section import parse_budget
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD
-from gpu_core.decisions.optimization.sweeps.rungs import MOST_RUNGS, Goal, SweepPlan
+from gpu_core.decisions.optimization.sweeps.rungs import MOST_RUNGS, MetricGoal, SweepPlan
 
 MOST_TRIALS = 1_000
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -62,7 +62,7 @@ def sweep_request(
     trials: Sequence[Parameters] | None = None,
     rungs: int = 3,
     reduction: int = 3,
-    goal: Goal = Goal.HIGHER,
+    goal: MetricGoal = MetricGoal.HIGHER,
     waits_for_rung: bool = False,
     keep: Sequence[int] = (),
     parallel: int = 4,

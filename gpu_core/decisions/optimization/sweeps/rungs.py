@@ -18,7 +18,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 MOST_RUNGS = 20
 
 
-class Goal(StrEnum):
+class MetricGoal(StrEnum):
     """The better values of the metric; as in the tag `cost.quality_goal`."""
 
     HIGHER = "higher"
@@ -37,7 +37,7 @@ class SweepPlan:
     """How many there are, 1 to 20."""
     reduction: int = 3
     """The number of runs of which one gets the dollars of the next rung, 2 or more."""
-    goal: Goal = Goal.HIGHER
+    goal: MetricGoal = MetricGoal.HIGHER
     waits_for_rung: bool = False
     """The synchronous form: no run is promoted before all runs of its rung have reached it."""
 
@@ -66,7 +66,7 @@ class SweepPlan:
 
     def worth(self, metric: float) -> float:
         """The metric, turned so that more is better."""
-        return metric if self.goal is Goal.HIGHER else -metric
+        return metric if self.goal is MetricGoal.HIGHER else -metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from gpu_core.decisions.scheduling.cycle.consolidation import movers_for
 from gpu_core.decisions.scheduling.cycle.plan_builder import PlanBuilder, assumed_s, or_forever
 from gpu_core.decisions.scheduling.plan import messages, quota_messages
 from gpu_core.decisions.scheduling.plan.decision import (
-    Decision,
     Explain,
     SharedExplain,
+    WorkloadDecision,
     for_whole_group,
 )
 from gpu_core.decisions.scheduling.plan.plan import Preempt
@@ -19,7 +19,7 @@ from gpu_core.decisions.scheduling.queue.queue import QueueEntry, WorkloadGroup
 from gpu_core.decisions.scheduling.reservations.kept_nodes import likely_nodes
 from gpu_core.decisions.scheduling.reservations.reservations import amount_of
 from gpu_core.decisions.scheduling.state.allocations import Holding
-from gpu_core.decisions.scheduling.state.quota_usage import Allowance
+from gpu_core.decisions.scheduling.state.quota_usage import OpenFlavors
 
 
 class BlockedWorkloads:
@@ -45,7 +45,7 @@ class BlockedWorkloads:
 
     def decide(
         self, group: WorkloadGroup, entry: QueueEntry, *, is_preemptor: bool = False
-    ) -> Decision:
+    ) -> WorkloadDecision:
         """What does the plan do for this workload?"""
         is_first = self._is_first(group.shape)
         self._shapes[group.shape] = None
@@ -66,7 +66,7 @@ class BlockedWorkloads:
             return decision._replace(explain=SharedExplain(explain))
         return decision._replace(explain=explain)
 
-    def _wait(self, group: WorkloadGroup, entry: QueueEntry, *, is_first: bool) -> Decision:
+    def _wait(self, group: WorkloadGroup, entry: QueueEntry, *, is_first: bool) -> WorkloadDecision:
         allowance = self._state.after_draining.entitlements.allowance(group.team, group.shape)
         if not allowance.open:
             return self._wait_for_quota(group, entry)
@@ -79,7 +79,7 @@ class BlockedWorkloads:
 
     def _wait_for_pending_release(
         self, group: WorkloadGroup, entry: QueueEntry, *, is_preemptor: bool = False
-    ) -> Decision | None:
+    ) -> WorkloadDecision | None:
         """Assigns GPUs of draining workloads, and free ones with them, to the workload."""
         builder, draining = self._builder, self._builder.draining
         if not draining:
@@ -115,7 +115,7 @@ class BlockedWorkloads:
             is_certain=is_preemptor
             or not any(overlaps(group.shape, ahead) for ahead in self._unassigned),
         )
-        return Decision(explain, True)
+        return WorkloadDecision(explain, True)
 
     def _own_victims(self, workload_id: str) -> list[Holding]:
         """Which draining workloads are preempted for it, in this cycle or an earlier one?"""
@@ -134,7 +134,7 @@ class BlockedWorkloads:
         self._read = len(commands)
         return victims.get(workload_id, [])
 
-    def _preempt(self, group: WorkloadGroup, entry: QueueEntry) -> Decision | None:
+    def _preempt(self, group: WorkloadGroup, entry: QueueEntry) -> WorkloadDecision | None:
         """Preempts for the workload, if it may preempt and that frees enough."""
         builder = self._builder
         if not self._may_preempt(group) or not group.shape.gpu_count:
@@ -149,7 +149,7 @@ class BlockedWorkloads:
     def _may_preempt(self, group: WorkloadGroup) -> bool:
         return self._policy.preemption.enabled and not group.takes_free_only
 
-    def _consolidate(self, group: WorkloadGroup, entry: QueueEntry) -> Decision | None:
+    def _consolidate(self, group: WorkloadGroup, entry: QueueEntry) -> WorkloadDecision | None:
         """Moves a few workloads, if the policy allows it and that frees enough."""
         movers = movers_for(self._builder, group, entry)
         for victim, to in movers:
@@ -158,7 +158,7 @@ class BlockedWorkloads:
             return None
         return self._wait_for_pending_release(group, entry, is_preemptor=True)
 
-    def _wait_for_quota(self, group: WorkloadGroup, entry: QueueEntry) -> Decision:
+    def _wait_for_quota(self, group: WorkloadGroup, entry: QueueEntry) -> WorkloadDecision:
         """Keeps quota for the first workload that waits for it, and for each that starves."""
         entitlements = self._state.after_draining.entitlements
         is_first = not entitlements.is_reserved(group.shape)
@@ -177,22 +177,22 @@ class BlockedWorkloads:
         )
 
     def _wait_for_gpus(
-        self, group: WorkloadGroup, entry: QueueEntry, allowance: Allowance, *, is_first: bool
-    ) -> Decision:
+        self, group: WorkloadGroup, entry: QueueEntry, allowance: OpenFlavors, *, is_first: bool
+    ) -> WorkloadDecision:
         shape = group.shape
         too_long = self._too_long(group, entry, allowance)
         protected = self._protected(group, entry) if is_first and self._with_explanations else None
         starts_s = self._keep(entry, shape, allowance, is_first=is_first)
         if too_long is not None:
-            return Decision(too_long, True, shorter_than_s=or_forever(entry.planned_s))
+            return WorkloadDecision(too_long, True, shorter_than_s=or_forever(entry.planned_s))
         # Each workload has its own reservation then, also within one group.
         considers_next = self._policy.backfill.mode is Backfill.CONSERVATIVE
         if not is_first or not self._with_explanations:
-            return Decision(None, considers_next)
-        return Decision(protected or self._first_in_queue(shape, starts_s), considers_next)
+            return WorkloadDecision(None, considers_next)
+        return WorkloadDecision(protected or self._first_in_queue(shape, starts_s), considers_next)
 
     def _too_long(
-        self, group: WorkloadGroup, entry: QueueEntry, allowance: Allowance
+        self, group: WorkloadGroup, entry: QueueEntry, allowance: OpenFlavors
     ) -> Explain | None:
         """What closes free GPUs to it that a shorter run could use? None: nothing."""
         if not self._builder.reservations:
@@ -219,7 +219,7 @@ class BlockedWorkloads:
         return node not in self._builder.kept
 
     def _keep(
-        self, entry: QueueEntry, shape: Shape, allowance: Allowance, *, is_first: bool
+        self, entry: QueueEntry, shape: Shape, allowance: OpenFlavors, *, is_first: bool
     ) -> float | None:
         """Reserves GPUs as the backfill mode says. Returns the expected start, if known."""
         builder, mode = self._builder, self._policy.backfill.mode
@@ -267,7 +267,7 @@ class BlockedWorkloads:
             rests_on=self._builder.likely_rests,
         )
 
-    def _usable_nodes(self, shape: Shape, allowance: Allowance) -> list[list[str]]:
+    def _usable_nodes(self, shape: Shape, allowance: OpenFlavors) -> list[list[str]]:
         """The nodes that it may use, by group, without those kept for another workload."""
         return [
             [node for node in group.nodes if self._is_not_kept(node)]

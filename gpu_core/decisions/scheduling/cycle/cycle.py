@@ -11,8 +11,8 @@ from gpu_core.decisions.scheduling.cycle.blocked import BlockedWorkloads
 from gpu_core.decisions.scheduling.cycle.plan_builder import PlanBuilder, or_forever
 from gpu_core.decisions.scheduling.plan import messages, quota_messages
 from gpu_core.decisions.scheduling.plan.decision import (
-    Decision,
     Explain,
+    WorkloadDecision,
     for_whole_group,
     not_queued,
 )
@@ -206,7 +206,7 @@ class Cycle:
             self._note(cursor, decision)
         return _after(cursor, decision.shorter_than_s) if decision.considers_next else None
 
-    def _note(self, cursor: _Cursor, decision: Decision) -> None:
+    def _note(self, cursor: _Cursor, decision: WorkloadDecision) -> None:
         workload_id = cursor.entry.workload.workload_id
         if decision.explain is not None:
             self._outcome.by_workload[workload_id] = decision.explain
@@ -217,7 +217,7 @@ class Cycle:
             rest = GroupDecision(cursor.place, decision.explain, decision.is_queued)
             self._outcome.by_group[cursor.queue.group] = rest
 
-    def _decide(self, group: WorkloadGroup, entry: QueueEntry) -> Decision:
+    def _decide(self, group: WorkloadGroup, entry: QueueEntry) -> WorkloadDecision:
         workload = entry.workload
         if workload.hold is not None:
             return not_queued(partial(messages.held, hold=workload.hold))
@@ -232,7 +232,7 @@ class Cycle:
         is_preemptor = workload.workload_id in self._preemptors
         return self._blocked.decide(group, entry, is_preemptor=is_preemptor)
 
-    def _refusal(self, group: WorkloadGroup, workload: Workload) -> Decision | None:
+    def _refusal(self, group: WorkloadGroup, workload: Workload) -> WorkloadDecision | None:
         """Why may it not start, regardless of free GPUs? None: it may."""
         entitlements, shape = self._state.current.entitlements, group.shape
         never = self._state.current.cluster.never_fits(shape)
@@ -255,7 +255,7 @@ class Cycle:
             )
         return None
 
-    def _over_budget(self, group: WorkloadGroup, entry: QueueEntry) -> Decision | None:
+    def _over_budget(self, group: WorkloadGroup, entry: QueueEntry) -> WorkloadDecision | None:
         """Does no budget cover it on any flavor? Then it neither waits nor preempts."""
         if self._builder.budgets is None or not group.shape.gpu_count:
             return None
@@ -268,7 +268,9 @@ class Cycle:
             return None
         # The refusal that ends soonest: the next period may allow it.
         check = min(refusals, key=lambda c: (c.is_permanent, c.total))
-        return Decision(partial(quota_messages.over_budget, check=check), True, is_queued=False)
+        return WorkloadDecision(
+            partial(quota_messages.over_budget, check=check), True, is_queued=False
+        )
 
 
 def _after(cursor: _Cursor, shorter_than_s: float = math.inf) -> _Cursor | None:

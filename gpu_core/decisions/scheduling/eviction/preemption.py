@@ -30,7 +30,7 @@ from gpu_core.decisions.scheduling.queue.ordering import Key
 from gpu_core.decisions.scheduling.queue.queue import QueueEntry, WorkloadGroup
 from gpu_core.decisions.scheduling.state.allocations import Holding
 from gpu_core.decisions.scheduling.state.cluster_state import SchedulerState
-from gpu_core.decisions.scheduling.state.quota_usage import Allowance
+from gpu_core.decisions.scheduling.state.quota_usage import OpenFlavors
 
 Allows = Callable[[str], bool]
 """Returns whether the node may be used."""
@@ -157,7 +157,7 @@ class Preemption:
         self.invalidate(s.node for s in victim.holding.allocation.placement.shares)
 
     def _scope(
-        self, group: WorkloadGroup, workload: Workload, allowance: Allowance
+        self, group: WorkloadGroup, workload: Workload, allowance: OpenFlavors
     ) -> PreemptionScope:
         # Most pools have no victim that was put first; scopes that are equal share their victims.
         waits = (
@@ -177,7 +177,7 @@ class Preemption:
         )
 
     def _is_open(
-        self, allowance: Allowance, scope: PreemptionScope, allows: Allows | None
+        self, allowance: OpenFlavors, scope: PreemptionScope, allows: Allows | None
     ) -> Callable[[str], bool]:
         possible = (
             None

@@ -14,7 +14,7 @@ class Explain(Protocol):
         """The workload's explanation, given its position in the queue."""
 
 
-class Decision(NamedTuple):
+class WorkloadDecision(NamedTuple):
     """The decision for one workload, and for its group behind it."""
 
     explain: Explain | None
@@ -60,12 +60,12 @@ class SharedExplain:
         )
 
 
-def not_queued(explain: Explain) -> Decision:
+def not_queued(explain: Explain) -> WorkloadDecision:
     """The workload is not queued; the next one is considered."""
-    return Decision(explain, True, is_queued=False)
+    return WorkloadDecision(explain, True, is_queued=False)
 
 
-def for_whole_group(explain: Explain, *, is_queued: bool = True) -> Decision:
+def for_whole_group(explain: Explain, *, is_queued: bool = True) -> WorkloadDecision:
     """The decision holds for all workloads of the group."""
     shared = SharedExplain(explain)
-    return Decision(shared, False, is_queued=is_queued, is_for_whole_group=True)
+    return WorkloadDecision(shared, False, is_queued=is_queued, is_for_whole_group=True)

@@ -14,14 +14,14 @@ from gpu_core.decisions.policy.ordering import OrderingPolicy, OrderKey
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class AttainedService:
     """GPU-seconds that a workload has had, and the run time it has left."""
 
     attained_gpu_s: float
     remaining_s: float | None
 
 
-Measure = Callable[[Workload, float, Progress], float]
+Measure = Callable[[Workload, float, AttainedService], float]
 """The measure that one key compares, of a workload, its time of submission and its progress; less
 is first."""
 
@@ -49,7 +49,7 @@ def _by_priority(policy: OrderingPolicy) -> Measure:
 
 
 def _by_slack(_: OrderingPolicy) -> Measure:
-    def latest_start_s(workload: Workload, _: float, progress: Progress) -> float:
+    def latest_start_s(workload: Workload, _: float, progress: AttainedService) -> float:
         if workload.deadline_at is None:
             return math.inf
         return epoch_s(workload.deadline_at) - (progress.remaining_s or 0.0)
@@ -75,7 +75,7 @@ def _by_attained_service(policy: OrderingPolicy) -> Measure:
     quantum_gpu_s = policy.service_quantum_gpu_s
     last = math.inf if policy.service_levels is None else policy.service_levels - 1
 
-    def level(_workload: Workload, _submitted_s: float, progress: Progress) -> float:
+    def level(_workload: Workload, _submitted_s: float, progress: AttainedService) -> float:
         # Level n ends at (2^(n+1) - 1) quanta: 1, 3, 7, 15, ...
         return min(last, math.floor(math.log2(1 + progress.attained_gpu_s / quantum_gpu_s)))
 

@@ -5,7 +5,11 @@ from typing import Any
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.ordering import OrderingPolicy, OrderKey
-from gpu_core.decisions.scheduling.queue.order_keys import MEASURES, Progress, run_time_left_s
+from gpu_core.decisions.scheduling.queue.order_keys import (
+    MEASURES,
+    AttainedService,
+    run_time_left_s,
+)
 
 Key = tuple[Any, ...]
 """Sorts ascending. It ends with the id, so no two are equal."""
@@ -67,7 +71,7 @@ class WorkloadOrder:
         """The workload's key, without its fair share."""
         if is_starving:
             return (-workload.priority_override, _STARVING, submitted_s, workload.workload_id)
-        progress = Progress(workload.attained_gpu_s, run_time_left_s(workload))
+        progress = AttainedService(workload.attained_gpu_s, run_time_left_s(workload))
         return (
             -workload.priority_override,
             _NORMAL,
@@ -85,7 +89,7 @@ class WorkloadOrder:
     ) -> Key:
         """The key that a running workload would have in the queue now."""
         left_s = run_time_left_s(workload)
-        progress = Progress(
+        progress = AttainedService(
             workload.attained_gpu_s + held_gpu_s,
             None if left_s is None else max(0.0, left_s - held_s),
         )

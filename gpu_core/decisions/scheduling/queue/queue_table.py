@@ -10,9 +10,9 @@ from itertools import count, takewhile
 from gpu_core.decisions.model import markdown
 from gpu_core.decisions.model.reasons import Explanation
 from gpu_core.decisions.model.table_cells import (
-    cell,
     moment,
     moment_or_none,
+    table_value,
     text,
     text_or_none,
     whole,
@@ -89,7 +89,7 @@ def table_entries(
 
 def to_row(entry: QueueTableEntry) -> dict[str, object]:
     """The entry as a row of the table: plain data for JSON, times as ISO 8601 text in UTC."""
-    return {column: cell(getattr(entry, field)) for column, field in COLUMNS.items()}
+    return {column: table_value(getattr(entry, field)) for column, field in COLUMNS.items()}
 
 
 def queue_markdown(entries: Sequence[QueueTableEntry], most_rows: int = _MOST_ROWS) -> str:
@@ -137,7 +137,7 @@ def notices_metadata(notices: Sequence[str]) -> dict[str, str]:
     return {_part_key(number): part for number, part in enumerate(parts)}
 
 
-def notices_of(metadata: Mapping[str, object] | None) -> tuple[str, ...]:
+def notices_in(metadata: Mapping[str, object] | None) -> tuple[str, ...]:
     """Which notices does the metadata of the table's artifact hold? None where it is not ours."""
     if not metadata:
         return ()

@@ -17,7 +17,7 @@ class Owner(NamedTuple):
     user: str | None
 
 
-class Allowance(NamedTuple):
+class OpenFlavors(NamedTuple):
     """The flavors that quotas leave open to a workload now."""
 
     own: frozenset[Flavor]
@@ -64,7 +64,7 @@ class Entitlements:
         self._everything = frozenset(self._flavors)
         self._user_limit = user_limit
         self._milli_by_user: dict[Owner, int] = {}
-        self._allowances: dict[tuple[str | None, int], Allowance] = {}
+        self._allowances: dict[tuple[str | None, int], OpenFlavors] = {}
         self._lefts: dict[str | None, list[_Left]] = {}
         self._borrowing: dict[tuple[frozenset[str], tuple[str, ...]], frozenset[Account]] = {}
         self._borrowing_as_of = 0
@@ -136,11 +136,11 @@ class Entitlements:
             return None
         return limit * WHOLE_GPU_MILLI - self._milli_by_user.get(owner, 0)
 
-    def allowance(self, team: str | None, shape: Shape) -> Allowance:
+    def allowance(self, team: str | None, shape: Shape) -> OpenFlavors:
         """Which flavors may a workload of this team and shape use now?"""
         usage, tree, milli = self._usage, self._tree, shape.total_gpu_milli
         if usage is None or tree is None:
-            return Allowance(self._everything, frozenset(), frozenset())
+            return OpenFlavors(self._everything, frozenset(), frozenset())
         known = self._allowances.get((team, milli))
         if known is not None:
             return known
@@ -156,7 +156,7 @@ class Entitlements:
             if self._delays_reserved(team, bucket, milli, is_own=is_within_nominal):
                 continue
             (own if is_within_nominal else borrowed).add(flavor)
-        found = Allowance(frozenset(own), frozenset(borrowed), frozenset(reclaimable))
+        found = OpenFlavors(frozenset(own), frozenset(borrowed), frozenset(reclaimable))
         self._allowances[team, milli] = found
         return found
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.cluster import Allocation
 from gpu_core.decisions.model.workload import RunTime, Workload
-from gpu_core.decisions.simulation.cluster.outcomes import Held, JobOutcome
+from gpu_core.decisions.simulation.cluster.outcomes import JobOutcome, SimulatedAttempt
 from gpu_core.decisions.simulation.cluster.progress import attempt_s, progress
 from gpu_core.decisions.simulation.cluster.trace import TraceJob
 
@@ -45,7 +45,7 @@ class JobLife:
     was_preempted: bool = False
     """Its last attempt that is over ended so: the next restart is a cost of it."""
     interruptions: int = 0
-    attempts: list[Held] = field(default_factory=list)
+    attempts: list[SimulatedAttempt] = field(default_factory=list)
     earlier: list[Attempt] = field(default_factory=list)
     """The same as the ledger would have them."""
 
@@ -82,7 +82,7 @@ class JobLife:
         assert self.allocation is not None  # noqa: S101 - only who holds GPUs leaves
         job = self.job
         self.attempts.append(
-            Held(
+            SimulatedAttempt(
                 self.started_s,
                 now_s,
                 spent.lost_s + now_s - spent.stopped_s,

@@ -19,7 +19,7 @@ Placer = Callable[[Shape], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offering:
+class OfferedLoad:
     """The result of a sequence of requests. Percentages are of the cluster's GPUs."""
 
     offered: int
@@ -34,7 +34,7 @@ class Offering:
     """The amount allocated when all requests have come."""
 
 
-def offer(shapes: Iterable[Shape], gpus: int, place: Placer) -> Offering:
+def offer(shapes: Iterable[Shape], gpus: int, place: Placer) -> OfferedLoad:
     """How much is allocated when these requests come one after the other?
 
     One that fits nowhere when it comes is lost; none ends, none moves. The protocol of FGD (Weng
@@ -55,7 +55,7 @@ def offer(shapes: Iterable[Shape], gpus: int, place: Placer) -> Offering:
             failed += 1
         if at_100_percent is None and arrived_milli >= capacity_milli:
             at_100_percent = 100 * allocated_milli / capacity_milli
-    return Offering(
+    return OfferedLoad(
         offered=offered,
         failed=failed,
         arrived_percent=100 * arrived_milli / capacity_milli,

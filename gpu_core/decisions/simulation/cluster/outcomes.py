@@ -8,7 +8,7 @@ from gpu_core.decisions.simulation.cluster.trace import TraceJob
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class SimulatedAttempt:
     """One attempt: from its admission until its GPUs were free again."""
 
     start_s: float
@@ -30,7 +30,7 @@ class JobOutcome:
     """The outcome of one job."""
 
     job: TraceJob
-    attempts: tuple[Held, ...]
+    attempts: tuple[SimulatedAttempt, ...]
     finished_s: float | None
     """The moment of its end. None: it never finished."""
     preemptions: int

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SimulatedProgress:
     """The part of a job's work that an attempt has done, in seconds of undisturbed running."""
 
     done_s: float
@@ -35,7 +35,7 @@ def attempt_s(work_s: float, interval_s: float | None, stall_s: float) -> float:
 
 def progress(
     elapsed_s: float, interval_s: float | None, stall_s: float, notice_s: float = 0.0
-) -> Progress:
+) -> SimulatedProgress:
     """How far is an attempt after this time? A checkpoint counts when its stall is over.
 
     An attempt that gets notice `notice_s` before its end and can save in that time saves at once
@@ -49,7 +49,7 @@ def progress(
     """
     elapsed_s = max(0.0, elapsed_s)
     if interval_s is None:
-        return Progress(elapsed_s, elapsed_s, 0.0)
+        return SimulatedProgress(elapsed_s, elapsed_s, 0.0)
     regular = _with_checkpoints(elapsed_s, interval_s, stall_s)
     if not stall_s <= notice_s <= elapsed_s or not notice_s:
         return regular
@@ -57,14 +57,14 @@ def progress(
     stalled_s = noticed.stalled_s + stall_s
     # A regular checkpoint after the notice may have saved more than one at the notice.
     return max(
-        Progress(elapsed_s - stalled_s, noticed.done_s, stalled_s),
+        SimulatedProgress(elapsed_s - stalled_s, noticed.done_s, stalled_s),
         regular,
         key=lambda reached: reached.saved_s,
     )
 
 
-def _with_checkpoints(elapsed_s: float, interval_s: float, stall_s: float) -> Progress:
+def _with_checkpoints(elapsed_s: float, interval_s: float, stall_s: float) -> SimulatedProgress:
     checkpoints, rest_s = divmod(elapsed_s, interval_s + stall_s)
     saved_s = checkpoints * interval_s
     done_s = saved_s + min(rest_s, interval_s)
-    return Progress(done_s, saved_s, elapsed_s - done_s)
+    return SimulatedProgress(done_s, saved_s, elapsed_s - done_s)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
-from gpu_core.decisions.simulation.cluster.outcomes import Held, JobOutcome, Simulation
+from gpu_core.decisions.simulation.cluster.outcomes import JobOutcome, SimulatedAttempt, Simulation
 
 SLOWDOWN_FLOOR_S = 600.0
 """Shorter jobs count as this long, so that a few seconds of waiting are no slowdown of 10."""
@@ -251,7 +251,7 @@ def _recoveries_s(outcome: JobOutcome) -> Iterable[float]:
             yield after.start_s - before.end_s
 
 
-def _gpu_h(outcomes: Iterable[JobOutcome], seconds: Callable[[Held], float]) -> float:
+def _gpu_h(outcomes: Iterable[JobOutcome], seconds: Callable[[SimulatedAttempt], float]) -> float:
     gpu_s = sum(seconds(held) * o.job.total_gpus for o in outcomes for held in o.attempts)
     return gpu_s / SECONDS_PER_HOUR
 
@@ -264,7 +264,7 @@ def _busy_gpu_s(outcomes: Iterable[JobOutcome], window_s: float, *, useful: bool
     )
 
 
-def _within_s(held: Held, window_s: float, *, useful: bool) -> float:
+def _within_s(held: SimulatedAttempt, window_s: float, *, useful: bool) -> float:
     # What did no work is thought to be spread evenly over the attempt where the window cuts it.
     held_s = held.end_s - held.start_s
     inside_s = max(0.0, min(held.end_s, window_s) - max(held.start_s, 0.0))

@@ -35,7 +35,7 @@ class StrategyResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class StrategyComparison:
     """The comparison of strategies."""
 
     results: tuple[StrategyResult, ...]
@@ -54,7 +54,7 @@ class _Window:
     records: list[SpotRecord]
 
 
-def compare(
+def compare_strategies(
     traces: Sequence[SpotTrace],
     task: Task,
     strategies: Sequence[StrategyName],
@@ -63,7 +63,7 @@ def compare(
     seed: int,
     nodes: int = 1,
     as_worker: bool = False,
-) -> Comparison:
+) -> StrategyComparison:
     """What does each strategy cost on these traces?
 
     Args:
@@ -85,7 +85,7 @@ def compare(
         results.append(_result(strategy, replays, optimum_cost))
     spot_up = [fmean(record.is_up for record in window.records) for window in windows]
     by_trace = [spot_up[first : first + starts] for first in range(0, len(spot_up), starts)]
-    return Comparison(
+    return StrategyComparison(
         results=tuple(results),
         optimum_cost=optimum_cost,
         optimum_errors=optimum_errors(optima, by_trace),

@@ -170,9 +170,9 @@ class ClusterCache:
                 self._dirty_nodes.add(node)
                 self._index(self._pods_by_node, node, uid, None)
         node = None if after is None else after["spec"].get("nodeName")
-        if after is not None and node is not None and not has_ended(after):
+        if after is not None and node is not None and not has_pod_ended(after):
             self._pods_by_node[node][uid] = after
-        attempt_id = attempt_of(pod)
+        attempt_id = labelled_attempt(pod)
         if attempt_id is not None:
             self._index(self._pods_by_attempt, attempt_id, uid, after)
             self._last_pods.setdefault(attempt_id, {})[uid] = pod
@@ -184,7 +184,7 @@ class ClusterCache:
 
     def _job_changed(self, before: Json | None, after: Json | None) -> None:
         job = after or before or {}
-        attempt_id = attempt_of(job)
+        attempt_id = labelled_attempt(job)
         if attempt_id is None:
             return
         self._index(self._jobs_by_attempt, attempt_id, job["metadata"]["uid"], after)
@@ -216,13 +216,13 @@ def _end_of(job: Json) -> object:
     return (conditions, deleted_at) if conditions or deleted_at else None
 
 
-def attempt_of(item: Json) -> str | None:
+def labelled_attempt(item: Json) -> str | None:
     """Which attempt does this object belong to? None: to none of ours."""
     attempt_id: str | None = (item["metadata"].get("labels") or {}).get(ATTEMPT_ID_LABEL)
     return attempt_id
 
 
-def has_ended(pod: Json) -> bool:
+def has_pod_ended(pod: Json) -> bool:
     """Did all its containers end, without a restart to come?"""
     return (pod.get("status") or {}).get("phase") in _ENDED
 
@@ -263,8 +263,8 @@ def kept_node(node: Json) -> Json:
 def kept_pod(pod: Json) -> Json | None:
     """A pod of ours with its lifecycle; of others only what they use of a node."""
     spec = pod["spec"]
-    is_ours = attempt_of(pod) is not None
-    if not is_ours and (has_ended(pod) or "nodeName" not in spec):
+    is_ours = labelled_attempt(pod) is not None
+    if not is_ours and (has_pod_ended(pod) or "nodeName" not in spec):
         return None
     resources = {
         key: [_some(container, "name", "resources", "restartPolicy") for container in spec[key]]

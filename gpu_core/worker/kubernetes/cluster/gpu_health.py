@@ -20,18 +20,18 @@ from gpu_core.decisions.kubernetes.nodes.held_gpus import (
 )
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import Node
-from gpu_core.decisions.model.gpu_health import HealthVerdict, HeldGpu, text_of
+from gpu_core.decisions.model.gpu_health import HealthVerdict, HeldGpu, move_reason
 from gpu_core.decisions.model.units import count, format_usd
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.policy.telemetry import TelemetryPolicy
 from gpu_core.decisions.telemetry.cluster_health import ClusterHealth, health_queries
-from gpu_core.decisions.telemetry.health import Finding
+from gpu_core.decisions.telemetry.health import HealthFinding
 from gpu_core.decisions.telemetry.series import Series
 from gpu_core.decisions.telemetry.xids import RULES_VERSION
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import TerminationRequest
-from gpu_core.worker.kubernetes.cluster.cluster_cache import has_ended
+from gpu_core.worker.kubernetes.cluster.cluster_cache import has_pod_ended
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
 
 _log = logging.getLogger("prefect.gpu.devices")
@@ -95,7 +95,7 @@ class GpuHealthWatch:
         self._health = ClusterHealth()
         self._unwritten: dict[_Key, HeldGpu] = {}
         self._written: set[_Key] = set()
-        self._said: dict[_Key, Finding] = {}
+        self._said: dict[_Key, HealthFinding] = {}
         self._failure: str | None = None
         self._closed_said_s: dict[str, float] = {}
         self.verdicts: Mapping[str, HealthVerdict] = {}
@@ -188,7 +188,7 @@ class GpuHealthWatch:
         own = {
             (str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"]))
             for pod in pods
-            if not has_ended(pod)
+            if not has_pod_ended(pod)
         }
         found = []
         for name in {str(pod["spec"].get("nodeName")) for pod in pods} & self._affected():
@@ -197,7 +197,7 @@ class GpuHealthWatch:
                     found.append(gpu)
         if not found:
             return None
-        return TerminationRequest(reason=EndReason.INTERRUPTED, message=text_of(found))
+        return TerminationRequest(reason=EndReason.INTERRUPTED, message=move_reason(found))
 
     def _has_all(self, running: AttemptState, node: str) -> bool:
         """Does it hold all GPUs of this node, so that it has the one that is held?"""
@@ -242,7 +242,7 @@ class GpuHealthWatch:
             elif key not in self._unwritten:
                 self._hold(key, finding)
 
-    def _hold(self, key: _Key, finding: Finding) -> None:
+    def _hold(self, key: _Key, finding: HealthFinding) -> None:
         name, gpu_id = key
         self._unwritten[key] = HeldGpu(
             gpu_id=gpu_id,
@@ -264,7 +264,7 @@ class GpuHealthWatch:
         _log.warning("%s of node %s is free again", key[1], key[0])
         self._wake()
 
-    def _say(self, key: _Key, finding: Finding) -> None:
+    def _say(self, key: _Key, finding: HealthFinding) -> None:
         if self._said.get(key) == finding:
             return
         self._said[key] = finding

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.model.cluster import NodeShare
-from gpu_core.worker.kubernetes.jobs.job_status import moment
+from gpu_core.worker.kubernetes.jobs.job_status import parse_moment
 
 
 def up_since(shares: Iterable[NodeShare], nodes: Mapping[str, Json]) -> datetime | None:
@@ -17,7 +17,9 @@ def up_since(shares: Iterable[NodeShare], nodes: Mapping[str, Json]) -> datetime
     """
     there = [nodes.get(share.node) for share in shares]
     known = [
-        moment(node["metadata"].get("creationTimestamp")) for node in there if node is not None
+        parse_moment(node["metadata"].get("creationTimestamp"))
+        for node in there
+        if node is not None
     ]
     moments = [since for since in known if since is not None]
     return max(moments) if moments and len(moments) == len(there) else None

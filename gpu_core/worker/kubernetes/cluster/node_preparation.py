@@ -23,13 +23,13 @@ from gpu_core.decisions.kubernetes.manifests.node_preparation import (
     preflight_pod,
     prepull_pod,
 )
-from gpu_core.decisions.kubernetes.status.outcome import JobOutcome, Phase
+from gpu_core.decisions.kubernetes.status.outcome import AttemptOutcome, Phase
 from gpu_core.decisions.kubernetes.status.pod_pending import waiting_of
 from gpu_core.decisions.kubernetes.status.pod_termination import ending_of
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Preflight
-from gpu_core.worker.kubernetes.cluster.cluster_cache import has_ended
-from gpu_core.worker.kubernetes.jobs.job_status import moment
+from gpu_core.worker.kubernetes.cluster.cluster_cache import has_pod_ended
+from gpu_core.worker.kubernetes.jobs.job_status import parse_moment
 from gpu_core.worker.operations.throttle import Throttle
 
 _log = logging.getLogger("prefect.gpu.nodes")
@@ -129,7 +129,7 @@ class NodePreparation:
             await self._api.delete(f"{self._pods}/{name}", grace_s=0)
         return going
 
-    async def _note(self, pod: Json, found: JobOutcome) -> None:
+    async def _note(self, pod: Json, found: AttemptOutcome) -> None:
         annotations = pod["metadata"].get("annotations") or {}
         name = annotations.get(NODE_ANNOTATION, "")
         node = self._nodes().get(name)
@@ -186,11 +186,11 @@ class NodePreparation:
                 raise
 
 
-def _ended(pod: Json, policy: KubernetesPolicy, now: datetime) -> JobOutcome | None:
+def _ended(pod: Json, policy: KubernetesPolicy, now: datetime) -> AttemptOutcome | None:
     """How did this pod end, or that it never will begin? None: it still runs."""
-    if has_ended(pod):
+    if has_pod_ended(pod):
         return ending_of(pod)
-    created_at = moment(pod["metadata"].get("creationTimestamp"))
+    created_at = parse_moment(pod["metadata"].get("creationTimestamp"))
     waits = waiting_of(pod)
     if waits is None or created_at is None:
         return None

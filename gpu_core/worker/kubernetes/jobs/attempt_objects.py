@@ -12,7 +12,7 @@ from gpu_core.decisions.kubernetes.operators import build_custom_job
 from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.worker.infrastructure import NotStarted
-from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_ended
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_pod_ended
 from gpu_core.worker.kubernetes.jobs.job_status import (
     is_alive,
     is_being_deleted,
@@ -88,7 +88,7 @@ class AttemptObjects:
             # would make pods anew.
             await self._api.delete(path_of(custom_job), propagation="Foreground")
         for pod in self._view.pods_of(attempt_id):
-            if not has_ended(pod):
+            if not has_pod_ended(pod):
                 # A node that is fenced off will never say that the pod is gone.
                 is_lost = not runs(pod, fenced)
                 await self._api.delete(path_in(pod), grace_s=0 if is_lost else grace_s)
@@ -103,7 +103,7 @@ class AttemptObjects:
 
     async def clear(self, attempt_id: str, fenced: Collection[str]) -> None:
         """Take away what could still make pods, and pods on nodes that are fenced off."""
-        if any(not has_ended(pod) for pod in self._view.pods_of(attempt_id)):
+        if any(not has_pod_ended(pod) for pod in self._view.pods_of(attempt_id)):
             await self.delete(attempt_id, fenced, grace_s=0)
 
     async def end_unseen(self, attempt_id: str, fenced: Collection[str]) -> bool:

@@ -19,9 +19,9 @@ from gpu_core.decisions.model.cluster import Allocation, Flavor, Node, Placement
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Binding
-from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_ended, wants_gpus
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_pod_ended, wants_gpus
 from gpu_core.worker.kubernetes.cluster.node_inventory import NodeInventory
-from gpu_core.worker.kubernetes.jobs.job_status import bound_at, moment
+from gpu_core.worker.kubernetes.jobs.job_status import bound_at, parse_moment
 
 
 class Bindings:
@@ -187,10 +187,10 @@ class Bindings:
 
         Another node with the same name is there only after the machine was gone.
         """
-        if has_ended(pod):
+        if has_pod_ended(pod):
             return last_end_at([pod])
         node = self._view.nodes.get(pod["spec"].get("nodeName", ""), {})
-        came_at = moment(node.get("metadata", {}).get("creationTimestamp"))
+        came_at = parse_moment(node.get("metadata", {}).get("creationTimestamp"))
         since = bound_at([pod])
         is_another = came_at is not None and since is not None and since < came_at
         return came_at if is_another else None

@@ -9,7 +9,7 @@ from gpu_core.decisions.kubernetes.manifests.gang import is_first
 from gpu_core.decisions.kubernetes.manifests.names import GANG_ANNOTATION
 from gpu_core.worker.attempts.run_log import run_fields
 from gpu_core.worker.attempts.state import AttemptState
-from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_ended
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_pod_ended
 from gpu_core.worker.kubernetes.jobs.attempt_objects import path_in
 
 _log = logging.getLogger("prefect.gpu.kubernetes")
@@ -53,7 +53,7 @@ class GangStart:
 def _held_first_pod(pods: Iterable[Json], nodes: int) -> Json | None:
     """The first pod of a complete gang whose flow is still held; None: there is none."""
     present = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-    first = next((pod for pod in present if is_first(pod) and not has_ended(pod)), None)
+    first = next((pod for pod in present if is_first(pod) and not has_pod_ended(pod)), None)
     if first is None or len(present) < nodes:
         return None
     annotations = first["metadata"].get("annotations") or {}

@@ -10,7 +10,7 @@ from gpu_core.decisions.kubernetes.nodes.taints_and_conditions import interrupti
 from gpu_core.decisions.kubernetes.status.attempt_status import observe
 from gpu_core.decisions.kubernetes.status.gang_failure import silent_partner
 from gpu_core.decisions.kubernetes.status.image_errors import why_never_pulled
-from gpu_core.decisions.kubernetes.status.outcome import Cause, Charge, JobOutcome, Phase
+from gpu_core.decisions.kubernetes.status.outcome import AttemptOutcome, Cause, ChargedParty, Phase
 from gpu_core.decisions.kubernetes.status.pod_pending import quota_refusal
 from gpu_core.decisions.kubernetes.status.pod_termination import main_end
 from gpu_core.decisions.model.attempt_exit import Exit
@@ -18,14 +18,14 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.units import format_duration
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.worker.infrastructure import TerminationRequest
-from gpu_core.worker.kubernetes.cluster.cluster_cache import has_ended
+from gpu_core.worker.kubernetes.cluster.cluster_cache import has_pod_ended
 
 # Messages of runc and crun; no other error that keeps a container from starting has them.
 _NO_PROGRAM = re.compile(
     r"exec: .*(?:executable file not found in \$PATH|no such file or directory|permission denied)"
 )
 
-_OF_OTHERS = frozenset({Charge.INTERRUPTION, Charge.PREEMPTION})
+_OF_OTHERS = frozenset({ChargedParty.INTERRUPTION, ChargedParty.PREEMPTION})
 
 
 def is_alive(
@@ -61,14 +61,14 @@ def wants_pods(jobs: Sequence[Json], pods: Sequence[Json]) -> bool:
 
 def is_done(pod: Json) -> bool:
     """Has the run's own container ended? Sidecars may run for ever, and hold its GPUs."""
-    return has_ended(pod) or main_end(pod) is not None
+    return has_pod_ended(pod) or main_end(pod) is not None
 
 
 def _has_failed(pod: Json) -> bool:
     main = main_end(pod)
     if main is not None:
         return bool(main.get("exitCode"))
-    return has_ended(pod) and pod["status"]["phase"] != "Succeeded"
+    return has_pod_ended(pod) and pod["status"]["phase"] != "Succeeded"
 
 
 def _works(pod: Json, fenced: Iterable[str]) -> bool:
@@ -77,7 +77,7 @@ def _works(pod: Json, fenced: Iterable[str]) -> bool:
 
 def runs(pod: Json, fenced: Iterable[str]) -> bool:
     """May a process of this pod be alive?"""
-    return not has_ended(pod) and pod["spec"].get("nodeName") not in fenced
+    return not has_pod_ended(pod) and pod["spec"].get("nodeName") not in fenced
 
 
 def is_losing_pods(jobs: Sequence[Json], pods: Sequence[Json]) -> bool:
@@ -97,7 +97,7 @@ def silent_for_s(node: Json, now: datetime) -> float | None:
     ready = _conditions(node).get("Ready", {})
     if ready.get("status") == "True":
         return None
-    since = moment(ready.get("lastTransitionTime"))
+    since = parse_moment(ready.get("lastTransitionTime"))
     return 0.0 if since is None else (now - since).total_seconds()
 
 
@@ -131,7 +131,7 @@ def exit_of(
         found = observe(())
     return Exit(
         exit_code=found.exit_code,
-        ended_at=moment(found.ended_at),
+        ended_at=parse_moment(found.ended_at),
         message=None if found.phase is Phase.SUCCEEDED else words(found, last_lines),
         is_flow=is_flow,
         is_interruption=is_of_others(found),
@@ -158,7 +158,7 @@ def silent_partner_of(
     found = observe((), finished) if finished else None
     if found is None or found.cause not in _MAY_FOLLOW or len(pods) < 2:
         return None
-    failed_at = moment(found.ended_at)
+    failed_at = parse_moment(found.ended_at)
     # Where a node is back before the worker polls, its pods have ended too, and said so late.
     return silent_partner(
         failed_at, [pod for pod in pods if not _ended_before(pod, failed_at)], nodes
@@ -170,7 +170,7 @@ def _ended_before(pod: Json, at: datetime | None) -> bool:
     off from the others."""
     if not is_done(pod):
         return False
-    finished_at = moment((main_end(pod) or {}).get("finishedAt"))
+    finished_at = parse_moment((main_end(pod) or {}).get("finishedAt"))
     return at is None or finished_at is None or finished_at < at
 
 
@@ -229,7 +229,7 @@ def node_trouble(
     """Is a node of these pods gone, about to go, or in trouble?"""
     for pod in pods:
         name = pod["spec"].get("nodeName")
-        if name is None or has_ended(pod):
+        if name is None or has_pod_ended(pod):
             continue
         node = nodes.get(name)
         if node is not None:
@@ -255,7 +255,7 @@ def bound_at(pods: Iterable[Json]) -> datetime | None:
     for pod in pods:
         conditions = {c["type"]: c for c in (pod.get("status") or {}).get("conditions") or ()}
         scheduled = conditions.get("PodScheduled", {})
-        since = moment(scheduled.get("lastTransitionTime"))
+        since = parse_moment(scheduled.get("lastTransitionTime"))
         if "nodeName" not in pod["spec"] or since is None:
             return None
         moments.append(since)
@@ -268,7 +268,7 @@ def has_run_a_pod(job: Json) -> bool:
     return bool(status.get("succeeded") or status.get("failed"))
 
 
-def given_up(found: JobOutcome, policy: KubernetesPolicy) -> TerminationRequest:
+def given_up(found: AttemptOutcome, policy: KubernetesPolicy) -> TerminationRequest:
     """The trouble of an attempt that waits for too long.
 
     Args:
@@ -283,7 +283,7 @@ def given_up(found: JobOutcome, policy: KubernetesPolicy) -> TerminationRequest:
 
 def waiting_outcome(
     jobs: Sequence[Json], pods: Sequence[Json], events: Sequence[Json]
-) -> JobOutcome | None:
+) -> AttemptOutcome | None:
     """What does it wait for? None: it runs, or has ended."""
     if not jobs:
         return None
@@ -314,7 +314,7 @@ def _quota_trouble(
 
 def _age_s(items: Sequence[Json], now: datetime) -> float:
     """How long ago was the first of these made? 0: they do not say."""
-    made = [moment(item["metadata"].get("creationTimestamp")) for item in items]
+    made = [parse_moment(item["metadata"].get("creationTimestamp")) for item in items]
     known = [at for at in made if at is not None]
     return (now - min(known)).total_seconds() if known else 0.0
 
@@ -327,7 +327,7 @@ def _waits_in_vain(
     now: datetime,
 ) -> TerminationRequest | None:
     found = waiting_outcome(jobs, pods, events)
-    created_at = moment(jobs[0]["metadata"].get("creationTimestamp")) if jobs else None
+    created_at = parse_moment(jobs[0]["metadata"].get("creationTimestamp")) if jobs else None
     if found is None or created_at is None or found.cause is Cause.SUSPENDED:
         return None  # it runs, or it is in the queue of Kueue
     # A node that came late leaves its pods as long to start as one that was there.
@@ -351,20 +351,20 @@ def _trouble_of_node(node: Json, policy: KubernetesPolicy, now: datetime) -> str
     return None
 
 
-def is_no_program(found: JobOutcome) -> bool:
+def is_no_program(found: AttemptOutcome) -> bool:
     """Does the image lack the program that the container's command names?"""
     return found.cause is Cause.NOT_STARTED and _NO_PROGRAM.search(found.message) is not None
 
 
-def is_of_others(found: JobOutcome) -> bool:
+def is_of_others(found: AttemptOutcome) -> bool:
     """Did the run not end by itself?"""
     return found.charge in _OF_OTHERS
 
 
-def words(found: JobOutcome, last_lines: Sequence[str]) -> str:
+def words(found: AttemptOutcome, last_lines: Sequence[str]) -> str:
     """The message of an end: what happened, the remedy, and the last lines of a run that failed."""
     text = " ".join(filter(None, (found.message.rstrip(), found.remedy)))
-    if not last_lines or found.charge is not Charge.RUN:
+    if not last_lines or found.charge is not ChargedParty.RUN:
         return text
     return "\n".join((text, "Its last lines:", *last_lines))
 
@@ -382,6 +382,6 @@ def _conditions(node: Json) -> dict[str, Json]:
     return {c["type"]: c for c in (node.get("status") or {}).get("conditions") or ()}
 
 
-def moment(text: object) -> datetime | None:
+def parse_moment(text: object) -> datetime | None:
     """A time as Kubernetes writes it; None: there is none."""
     return datetime.fromisoformat(text).astimezone(UTC) if isinstance(text, str) else None

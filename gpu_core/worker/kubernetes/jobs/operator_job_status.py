@@ -5,19 +5,19 @@ from datetime import datetime
 
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.kubernetes.operators import custom_job_outcome
-from gpu_core.decisions.kubernetes.status.outcome import Cause, JobOutcome, Phase, outcome
+from gpu_core.decisions.kubernetes.status.outcome import AttemptOutcome, Cause, Phase, outcome
 from gpu_core.decisions.kubernetes.status.pod_pending import quota_refusal, waiting_of
 from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.worker.infrastructure import TerminationRequest
-from gpu_core.worker.kubernetes.cluster.cluster_cache import has_ended
+from gpu_core.worker.kubernetes.cluster.cluster_cache import has_pod_ended
 from gpu_core.worker.kubernetes.jobs.job_status import (
     given_up,
     image_trouble,
     is_of_others,
-    moment,
     node_trouble,
+    parse_moment,
     runs,
     words,
 )
@@ -40,7 +40,7 @@ def is_custom_alive(item: Json | None, pods: Sequence[Json], fenced: Iterable[st
         return any(runs(pod, fenced) for pod in pods)
     if _reported(item).phase in _OVER:
         return False
-    unended = [pod for pod in pods if not has_ended(pod)]
+    unended = [pod for pod in pods if not has_pod_ended(pod)]
     return not unended or any(runs(pod, fenced) for pod in unended)
 
 
@@ -73,7 +73,7 @@ def custom_exit_of(
     """
     if item is None:
         return None
-    found = custom_job_outcome(item, [pod for pod in pods if has_ended(pod)])
+    found = custom_job_outcome(item, [pod for pod in pods if has_pod_ended(pod)])
     if found.phase not in _OVER:
         found = outcome(Cause.DELETED, detail=f"its {item['kind']} is gone")
     is_interruption = is_of_others(found)
@@ -82,7 +82,7 @@ def custom_exit_of(
         # Operators report success and failure, and no exit code.
         exit_code=0 if is_success else found.exit_code,
         is_own_failure=not is_success and not is_interruption,
-        ended_at=moment(found.ended_at),
+        ended_at=parse_moment(found.ended_at),
         message=None if is_success else words(found, last_lines),
         is_flow=False,
         is_interruption=is_interruption,
@@ -135,7 +135,7 @@ def _waits_in_vain(
     overdue = [
         found
         for waiter, found in waiting
-        if (since := moment(waiter["metadata"].get("creationTimestamp"))) is not None
+        if (since := parse_moment(waiter["metadata"].get("creationTimestamp"))) is not None
         and (now - since).total_seconds() >= policy.pending_timeout_s
     ]
     # What needs a person first: waiting again would not help.
@@ -143,6 +143,6 @@ def _waits_in_vain(
     return given_up(overdue[0], policy) if overdue else None
 
 
-def _reported(item: Json) -> JobOutcome:
+def _reported(item: Json) -> AttemptOutcome:
     """The status that the operator reports, also while its pods still run."""
     return custom_job_outcome(item)

@@ -30,8 +30,8 @@ from gpu_core.decisions.kubernetes.rbac.permitted_references import (
     JobReferences,
     WorkersOwn,
     beyond_permission,
-    described,
     held_if_not_permitted,
+    reference_text,
     unlisted,
 )
 from gpu_core.decisions.kubernetes.variables.variables import PodRequest
@@ -171,7 +171,7 @@ class RunReferences:
         run_log(running).warning(
             "The job variables name %s, which the policy does not list: the next release refuses "
             "that. Its administrator lists it in permissions.default (%s).",
-            ", ".join(dict.fromkeys(map(described, found))),
+            ", ".join(dict.fromkeys(map(reference_text, found))),
             ", ".join(dict.fromkeys(each.what.value for each in found)),
         )
         for reference in found:
@@ -181,7 +181,7 @@ class RunReferences:
                     "Run %r names %s, which the policy does not list: the next release refuses "
                     "that. List it in permissions.default.%s.",
                     running.record.name,
-                    described(reference),
+                    reference_text(reference),
                     reference.what.value,
                 )
 

@@ -40,7 +40,7 @@ class Turn:
             self.scope.deadline = _NEVER
 
 
-class Places:
+class ConnectionTurns:
     """A holder keeps its place while no other waits; else for one turn.
 
     Args:

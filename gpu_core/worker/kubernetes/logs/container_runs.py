@@ -16,7 +16,7 @@ from gpu_core.decisions.kubernetes.manifests.names import HEAD, ROLE_LABEL, SUBM
 from gpu_core.worker.attempts.run_log import OutputLog
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.kubernetes.logs.log_position import LogLine, LogPosition
-from gpu_core.worker.kubernetes.logs.output import Output, OutputFollower
+from gpu_core.worker.kubernetes.logs.output import ContainerOutput, OutputFollower
 from gpu_core.worker.kubernetes.logs.written_output import WrittenOutput
 from gpu_core.worker.prefect.batch_loader import BatchLoader
 from gpu_core.worker.prefect.starts_first import StartsFirst
@@ -110,7 +110,7 @@ class ContainerRuns:
             log.continue_after(written[-1].at if written else None)
             return LogPosition(written, shown)
 
-        output = Output(
+        output = ContainerOutput(
             key=key,
             namespace=pod["metadata"]["namespace"],
             pod=name,

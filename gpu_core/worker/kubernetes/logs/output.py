@@ -9,7 +9,7 @@ import anyio
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import NO_OUTPUT, MissingRights
-from gpu_core.worker.kubernetes.logs.connection_turns import Places
+from gpu_core.worker.kubernetes.logs.connection_turns import ConnectionTurns
 from gpu_core.worker.kubernetes.logs.log_position import LogLine, LogPosition
 
 _log = logging.getLogger("prefect.gpu.output")
@@ -29,7 +29,7 @@ async def _beginning() -> LogPosition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class ContainerOutput:
     """The output of one container.
 
     Attributes:
@@ -71,9 +71,9 @@ class OutputFollower:
     ) -> None:
         self._api = api
         self._rights = rights
-        self._places = Places(connections, turn_s)
+        self._places = ConnectionTurns(connections, turn_s)
 
-    async def follow(self, output: Output) -> None:
+    async def follow(self, output: ContainerOutput) -> None:
         """Pass on all that it prints, until it has ended and everything is passed on."""
         try:
             await self._follow(output)
@@ -83,7 +83,7 @@ class OutputFollower:
         finally:
             self._places.forget(output.key)
 
-    async def _follow(self, output: Output) -> None:
+    async def _follow(self, output: ContainerOutput) -> None:
         position, has_answer = await output.position(), False
         while True:
             # What a container wrote is there when its pod is said to be over.
@@ -113,7 +113,7 @@ class OutputFollower:
         self._places.hurry(key)
 
     async def _read_on(
-        self, output: Output, position: LogPosition, *, has_ended: bool
+        self, output: ContainerOutput, position: LogPosition, *, has_ended: bool
     ) -> int | None:
         """Read until the answer ends: how many lines are new? None: others had to be read before.
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from gpu_core.adapters.nvml import GpuDiscoveryError, GpuSampler
 from gpu_core.adapters.nvml.sample_source import SampleSource
 from gpu_core.decisions.model.gpu_health import HealthVerdict
-from gpu_core.decisions.telemetry.health import Finding, GpuHealth
+from gpu_core.decisions.telemetry.health import GpuHealth, HealthFinding
 from gpu_core.decisions.telemetry.history import GpuWindow, MinuteHistory
 from gpu_core.decisions.telemetry.samples import GpuSample
 from gpu_core.decisions.telemetry.summary import BUSY_RATIO
@@ -144,7 +144,7 @@ class HealthWatch:
         if after.finding is not None and (is_unwritten or after.finding is not before.finding):
             self._act(gpu_id, after.finding)
 
-    def _act(self, gpu_id: str, finding: Finding) -> None:
+    def _act(self, gpu_id: str, finding: HealthFinding) -> None:
         if finding.verdict is HealthVerdict.DEGRADED:
             _log.warning("%s is degraded: %s; %s", gpu_id, finding.reason, finding.remedy)
             return

@@ -8,7 +8,7 @@ from pathlib import Path
 from gpu_core.adapters.files.atomic_file import make_folder, replace_file
 from gpu_core.adapters.files.plain_file import read_plain_file
 from gpu_core.decisions.model.gpu_health import HealthVerdict, HeldGpu, held_gpu_of
-from gpu_core.decisions.telemetry.health import Finding
+from gpu_core.decisions.telemetry.health import HealthFinding
 from gpu_core.decisions.telemetry.xids import RULES_VERSION
 
 _log = logging.getLogger("prefect.gpu.devices")
@@ -44,7 +44,7 @@ class HeldGpus:
         self._last = {held.gpu_id: held for held in found if held is not None}
         return self._last
 
-    def hold(self, gpu_id: str, finding: Finding) -> None:
+    def hold(self, gpu_id: str, finding: HealthFinding) -> None:
         """Hold this GPU.
 
         Raises:

@@ -9,7 +9,7 @@ import pytest
 from gpu_core.adapters.aws.catalog import Failure, Look, PlacementScore
 from gpu_core.cli.main import main
 from gpu_core.decisions.catalog.offerings import OfferingKey
-from gpu_core.decisions.catalog.refresh import Observation, Scope
+from gpu_core.decisions.catalog.refresh import CoveredPlaces, Observation
 from gpu_core.testing.builders.catalog import make_catalog, make_key, make_row, make_sheet
 
 FOUND = make_catalog(p9_large=make_row(10.0, {"a": 3.0}))
@@ -17,7 +17,7 @@ FAILURE = Failure(part="spot prices", problem="refused", tried="ec2:X", remedy="
 
 
 def make_look(prices: dict[OfferingKey, int]) -> Look:
-    scope = Scope(provider="aws", region="us-east-1", capacity_type="on-demand")
+    scope = CoveredPlaces(provider="aws", region="us-east-1", capacity_type="on-demand")
     return Look(
         observation=Observation(
             instance_types=FOUND.instance_types,

@@ -9,11 +9,11 @@ from gpu_core.cli.gpus.node_exporter import NodeExporter
 from gpu_core.cli.main import main
 from gpu_core.decisions.model.gpu_health import HealthVerdict
 from gpu_core.decisions.model.gpu_summary import GpuSummary
-from gpu_core.decisions.telemetry.health import Finding
+from gpu_core.decisions.telemetry.health import HealthFinding
 from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.worker.process.gpus.held import HeldGpus
 
-HOT = Finding(
+HOT = HealthFinding(
     verdict=HealthVerdict.DRAIN,
     reason="90 °C, from 85 °C on it is too hot",
     remedy="check its cooling",

@@ -13,7 +13,7 @@ import pytest
 
 from gpu_core.cli.main import main
 from gpu_core.decisions.model.gpu_health import HealthVerdict
-from gpu_core.decisions.telemetry.health import Finding
+from gpu_core.decisions.telemetry.health import HealthFinding
 from gpu_core.worker.process.gpus.held import HeldGpus
 from tests.support.nvml_driver import build_driver, driver_environment, gpu_lines
 
@@ -51,7 +51,7 @@ ENDS = "import os; os.abort()"
 ROWS = {"temperature": 40, "remapped_corrected": 1, "remapped_uncorrected": 0}
 ROWS |= {"remapped_pending": 1, "remapped_failure": 0}
 
-ILL = Finding(
+ILL = HealthFinding(
     verdict=HealthVerdict.RESET,
     reason="XID 79",
     remedy="restart the machine",

@@ -5,13 +5,13 @@ import re
 
 from rich.console import Console
 
-from gpu_core.cli.quickstart.progress import Progress
+from gpu_core.cli.quickstart.progress import WaitIndicator
 from tests.support.waiting import wait_for
 
 
 def test_each_line_shows_how_long_the_wait_has_taken() -> None:
     output = io.StringIO()
-    with Progress(Console(file=output), "MLflow is starting"):
+    with WaitIndicator(Console(file=output), "MLflow is starting"):
         wait_for(lambda: output.getvalue().count("\n") >= 2, "two lines")
     first, second = output.getvalue().splitlines()[:2]
     shown = [

@@ -13,7 +13,7 @@ from gpu_core.decisions.attempts.phase import (
     AttemptLife,
     AttemptPhase,
     IllegalTransition,
-    Step,
+    PhaseStart,
     recorded_phase,
 )
 from gpu_core.decisions.model.attempts import EndReason
@@ -41,7 +41,7 @@ TABLE = {
     [pytest.param(*pair, id=f"{pair[0]} to {pair[1]}") for pair in product(P, P)],
 )
 def test_every_pair_of_phases(before, after):
-    life = AttemptLife("a", (Step(before, NOON),))
+    life = AttemptLife("a", (PhaseStart(before, NOON),))
     if after in TABLE[before][0]:
         moved = life.moved_to(after, NOON)
         assert moved.history == (before, after)
@@ -59,7 +59,7 @@ def test_what_each_phase_says(phase):
 
 
 def test_an_illegal_transition_names_attempt_phases_and_history_and_can_be_pickled():
-    life = AttemptLife("attempt-7", (Step(P.ADMITTED, NOON),))
+    life = AttemptLife("attempt-7", (PhaseStart(P.ADMITTED, NOON),))
     for phase in (P.LAUNCHING, P.STARTED, P.ENDING):
         life = life.moved_to(phase, NOON)
     with pytest.raises(IllegalTransition) as caught:
@@ -115,7 +115,7 @@ class Lives(RuleBasedStateMachine):
 
     @initialize(first=st.sampled_from([P.ADMITTED, P.RECOVERING]))
     def begin(self, first):
-        self.life = AttemptLife("a", (Step(first, NOON),))
+        self.life = AttemptLife("a", (PhaseStart(first, NOON),))
         self.n_moves = 0
 
     @rule(phase=st.sampled_from(P))

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.catalog.offerings import Catalog
-from gpu_core.decisions.catalog.refresh import MOST_PRICES, Observation, Scope, refreshed
+from gpu_core.decisions.catalog.refresh import MOST_PRICES, CoveredPlaces, Observation, refreshed
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.testing.builders.catalog import SEEN, make_catalog, make_key, make_row
 
 DAY = timedelta(days=1)
 NOW = SEEN + DAY
 
-ON_DEMAND = Scope(provider="aws", region="us-east-1", capacity_type="on-demand")
-SPOT = Scope(provider="aws", region="us-east-1", capacity_type="spot")
+ON_DEMAND = CoveredPlaces(provider="aws", region="us-east-1", capacity_type="on-demand")
+SPOT = CoveredPlaces(provider="aws", region="us-east-1", capacity_type="spot")
 
 
 def make_observation(prices, scopes=(ON_DEMAND, SPOT), catalog=None):
@@ -95,7 +95,7 @@ def test_what_could_not_be_looked_at_stays_as_it_is():
 
 
 def test_other_regions_and_providers_stay_as_they_are():
-    elsewhere = Scope(provider="aws", region="eu-west-1", capacity_type="on-demand")
+    elsewhere = CoveredPlaces(provider="aws", region="eu-west-1", capacity_type="on-demand")
     assert refreshed(before(), make_observation({}, scopes=(elsewhere,)), NOW).changes == ()
 
 

@@ -10,8 +10,8 @@ from gpu_core.decisions.checkpoints.manifest import (
     DamagedCheckpoint,
     check_payload,
     decode,
-    describe,
     encode,
+    manifest_of,
 )
 from gpu_core.decisions.checkpoints.object_names import CheckpointId
 from gpu_core.decisions.checkpoints.payload import Payload
@@ -22,7 +22,7 @@ SAVED_AT = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 
 
 def make_manifest(payload: bytes = b"state"):
-    return describe(NEWEST, Payload(payload), payload_format="pickle", saved_at=SAVED_AT)
+    return manifest_of(NEWEST, Payload(payload), payload_format="pickle", saved_at=SAVED_AT)
 
 
 @given(
@@ -34,7 +34,7 @@ def test_what_is_written_is_read_back(
     checkpoint: CheckpointId, payload: bytes, saved_at: datetime
 ) -> None:
     """Encoding and decoding gives the same manifest, and the payload fits it."""
-    manifest = describe(checkpoint, Payload(payload), payload_format="bytes", saved_at=saved_at)
+    manifest = manifest_of(checkpoint, Payload(payload), payload_format="bytes", saved_at=saved_at)
     assert decode(encode(manifest), checkpoint) == manifest
     check_payload(payload, manifest)
 
@@ -87,4 +87,4 @@ def test_another_payload_is_refused(payload: bytes, other: bytes) -> None:
 def test_a_time_without_a_zone_is_refused() -> None:
     """A naive time would be a guess."""
     with pytest.raises(InvalidInput, match="saved_at has no time zone"):
-        describe(NEWEST, Payload(b""), payload_format="bytes", saved_at=datetime(2026, 3, 1))  # noqa: DTZ001 - naive on purpose
+        manifest_of(NEWEST, Payload(b""), payload_format="bytes", saved_at=datetime(2026, 3, 1))  # noqa: DTZ001 - naive on purpose

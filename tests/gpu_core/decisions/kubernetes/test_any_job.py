@@ -12,8 +12,8 @@ from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
 from gpu_core.testing.builders.manifests import (
     TEMPLATE,
     container_of,
+    make_kubernetes_policy,
     make_launch,
-    make_policy,
     on_nodes,
 )
 from tests.support.examples import examples
@@ -79,7 +79,7 @@ def launches(draw: st.DrawFn) -> Launch:
 @st.composite
 def policies(draw: st.DrawFn) -> KubernetesPolicy:
     """Any policy."""
-    return make_policy(
+    return make_kubernetes_policy(
         provisioner=draw(st.sampled_from([p.value for p in Provisioner])),
         version=draw(st.sampled_from(["1.20", "1.25", "1.34"])),
         mig_strategy=draw(st.sampled_from(["mixed", "single"])),

@@ -12,8 +12,8 @@ from gpu_core.decisions.kubernetes.manifests.launch import Wanted
 from gpu_core.testing.builders.manifests import (
     build,
     container_of,
+    make_kubernetes_policy,
     make_launch,
-    make_policy,
     pod_of,
 )
 
@@ -41,7 +41,7 @@ def changed(change, provisioner="karpenter"):
 def codes(manifest, **policy):
     """The codes of what is found."""
     policy.setdefault("provisioner", "karpenter")
-    return [finding.code for finding in lint(manifest, make_policy(**policy))]
+    return [finding.code for finding in lint(manifest, make_kubernetes_policy(**policy))]
 
 
 def set_gpus(job, **kinds):
@@ -257,12 +257,12 @@ def test_each_rule_finds_its_mistake_and_nothing_else(change, want):
 
 
 def test_a_manifest_of_ours_has_no_findings():
-    assert lint(good(), make_policy(provisioner="karpenter")) == ()
+    assert lint(good(), make_kubernetes_policy(provisioner="karpenter")) == ()
 
 
 def test_every_rule_has_a_remedy_and_says_where():
     for change, want in (case.values for case in RULES):
-        for finding in lint(changed(change), make_policy(provisioner="karpenter")):
+        for finding in lint(changed(change), make_kubernetes_policy(provisioner="karpenter")):
             assert finding.path.startswith(("spec.", "metadata."))
             assert finding.remedy
             assert finding.code in want
@@ -271,7 +271,7 @@ def test_every_rule_has_a_remedy_and_says_where():
 
 def test_a_secret_is_not_repeated():
     manifest = changed(with_env("HF_TOKEN", "hf_dontshowme"))
-    assert "dontshowme" not in str(lint(manifest, make_policy(provisioner="karpenter")))
+    assert "dontshowme" not in str(lint(manifest, make_kubernetes_policy(provisioner="karpenter")))
 
 
 def test_what_is_right_elsewhere_is_no_mistake():
@@ -300,7 +300,7 @@ def test_a_pod_and_the_templates_of_other_kinds_are_read_too():
     assert codes(pod) == ["literal-secret"]
     assert codes(ray) == ["literal-secret"]
     assert codes(cron) == ["two-owners-of-retries", "literal-secret"]
-    (finding,) = lint(pod, make_policy(provisioner="karpenter"))
+    (finding,) = lint(pod, make_kubernetes_policy(provisioner="karpenter"))
     assert finding.path.startswith("spec.containers[0].env[")
 
 
@@ -446,7 +446,7 @@ def test_no_manifest_breaks_the_linter(junk, data):
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = junk
-    for finding in lint(job, make_policy(provisioner="karpenter")):
+    for finding in lint(job, make_kubernetes_policy(provisioner="karpenter")):
         assert finding.severity in Severity
 
 

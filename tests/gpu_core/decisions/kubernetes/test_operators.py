@@ -11,14 +11,14 @@ from gpu_core.decisions.kubernetes.operators import (
     custom_job_outcome,
     has_been_kept,
 )
-from gpu_core.decisions.kubernetes.status.outcome import Cause, Charge, Phase
+from gpu_core.decisions.kubernetes.status.outcome import Cause, ChargedParty, Phase
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.testing.builders.manifests import (
     ATTEMPT_ID,
     JOB_NAME,
     TEMPLATE,
+    make_kubernetes_policy,
     make_launch,
-    make_policy,
 )
 from tests.support.kubernetes_schemas import FIRST_AND_LAST, schema_errors
 
@@ -31,7 +31,9 @@ def custom_job(framework, gpus=8, nodes=2, command="train.py --fast", **options)
     shape = options.pop("shape", {})
     variables = {"framework": framework, "container_command": command, "image": "train:1"}
     launch = make_launch(gpus, nodes=nodes, shape=shape, variables=variables, max_duration_s=3600)
-    return build_custom_job(TEMPLATE, launch, make_policy(**options), is_suspended=suspended)
+    return build_custom_job(
+        TEMPLATE, launch, make_kubernetes_policy(**options), is_suspended=suspended
+    )
 
 
 def as_pod(template):
@@ -68,7 +70,7 @@ def test_start(framework, options, want_suspended, want_queue):
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_no_findings_in_what_they_make(framework):
-    assert lint(custom_job(framework).manifest, make_policy()) == ()
+    assert lint(custom_job(framework).manifest, make_kubernetes_policy()) == ()
 
 
 @pytest.mark.parametrize(
@@ -318,7 +320,7 @@ def test_pods_show_a_disruption_that_the_operator_calls_a_failure():
         }
     }
     found = custom_job_outcome(spark("FAILED"), [evicted])
-    assert (found.cause, found.charge) == (Cause.EVICTED, Charge.INTERRUPTION)
+    assert (found.cause, found.charge) == (Cause.EVICTED, ChargedParty.INTERRUPTION)
     assert custom_job_outcome(spark("COMPLETED"), [evicted]).phase is Phase.SUCCEEDED
 
 
@@ -331,7 +333,7 @@ def test_pods_that_an_operator_takes_away_are_no_disruption():
         },
     }
     found = custom_job_outcome(ray("Failed", "FAILED", message="no data"), [deleted])
-    assert (found.cause, found.charge) == (Cause.FAILED, Charge.RUN)
+    assert (found.cause, found.charge) == (Cause.FAILED, ChargedParty.RUN)
 
 
 @pytest.mark.parametrize(

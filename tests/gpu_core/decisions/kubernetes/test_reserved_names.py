@@ -12,8 +12,8 @@ from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.testing.builders.manifests import (
     build,
+    make_kubernetes_policy,
     make_launch,
-    make_policy,
     template,
 )
 
@@ -76,7 +76,7 @@ LAUNCHES = [
 
 @pytest.mark.parametrize(("launch", "version"), LAUNCHES)
 def test_what_a_run_brings_under_our_names_is_on_no_object(launch, version):
-    policy = make_policy(version=version)
+    policy = make_kubernetes_policy(version=version)
     if launch.pod.framework in ("ray", "kubeflow", "spark"):
         manifests = [build_custom_job(forged(), launch, policy).manifest]
     else:

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_core.decisions.catalog.gpu_types import Precision
-from gpu_core.decisions.catalog.refresh import Observation, Scope, refreshed
+from gpu_core.decisions.catalog.refresh import CoveredPlaces, Observation, refreshed
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.offerings.constraints import Conditions, Constraints, Goal
 from gpu_core.decisions.offerings.estimates import observed_on
-from gpu_core.decisions.offerings.options import Certainty, Reason
+from gpu_core.decisions.offerings.options import Certainty, RefusalReason
 from gpu_core.decisions.offerings.rank import choose, verdict
 from gpu_core.decisions.requests.requirements.estimates.duration import Basis
 from gpu_core.testing.builders.catalog import make_catalog, make_row
@@ -87,39 +87,39 @@ def test_another_policy_of_checkpoints_can_be_given():
     spot = next(c.option for c in twice.candidates if c.option.key.capacity_type == "spot")
     assert spot.overhead == 2.0
     never = ask(overhead=lambda *_: float("inf"))
-    assert reasons(never)["h100.8x", "spot"] is Reason.NEVER_ENDS
+    assert reasons(never)["h100.8x", "spot"] is RefusalReason.NEVER_ENDS
 
 
 @pytest.mark.parametrize(
     ("catalog", "job", "constraints", "want"),
     [
-        pytest.param(CATALOG, JOB, {}, Reason.NO_FAST_UNITS, id="a T4 has no bf16"),
+        pytest.param(CATALOG, JOB, {}, RefusalReason.NO_FAST_UNITS, id="a T4 has no bf16"),
         pytest.param(
             CATALOG,
             make_job("llama-3-8b", precision=Precision.FP16),
             {},
-            Reason.TOO_LITTLE_MEMORY,
+            RefusalReason.TOO_LITTLE_MEMORY,
             id="nor has it the memory",
         ),
         pytest.param(
             make_catalog(h100_8x=make_row(), t4_8x=make_row(4.0, None, "h100-80gg")),
             JOB,
             {},
-            Reason.UNKNOWN_GPU_TYPE,
+            RefusalReason.UNKNOWN_GPU_TYPE,
             id="an unknown GPU type",
         ),
         pytest.param(
             make_catalog(h100_8x=make_row(), t4_8x=make_row(4.0, None, "a100-40gb", gpu_count=1)),
             JOB,
             {"max_nodes": 8},
-            Reason.UNKNOWN_NETWORK,
+            RefusalReason.UNKNOWN_NETWORK,
             id="several nodes with an unknown network",
         ),
         pytest.param(
             make_catalog(h100_8x=make_row(), t4_8x=make_row(40.0, None, "a100-80gb")),
             JOB,
             {"budget_micro_usd": 100_000_000},
-            Reason.OVER_BUDGET,
+            RefusalReason.OVER_BUDGET,
             id="too dear",
         ),
         pytest.param(
@@ -128,7 +128,7 @@ def test_another_policy_of_checkpoints_can_be_given():
             ),
             JOB,
             {"deadline_at": NOW + 3 * HOUR},
-            Reason.TOO_LATE,
+            RefusalReason.TOO_LATE,
             id="too slow",
         ),
     ],
@@ -139,21 +139,21 @@ def test_reasons(catalog, job, constraints, want):
 
 def test_a_reason_shows_its_numbers():
     found = {r.reason: r.summary for r in ask(deadline_at=NOW + 2 * HOUR).refused}
-    assert found[Reason.NO_FAST_UNITS] == (
+    assert found[RefusalReason.NO_FAST_UNITS] == (
         "a t4 does not compute in bf16; it does in fp32, fp16, int8"
     )
-    assert found[Reason.TOO_LITTLE_MEMORY].endswith("and 20.1 GiB can be used")
-    assert found[Reason.TOO_LATE].endswith("on 8 GPUs, and 2h 00m are left")
+    assert found[RefusalReason.TOO_LITTLE_MEMORY].endswith("and 20.1 GiB can be used")
+    assert found[RefusalReason.TOO_LATE].endswith("on 8 GPUs, and 2h 00m are left")
 
 
 def test_what_is_not_offered_any_more_and_where_there_is_no_spot():
     catalog = make_catalog(x_8x=make_row(10.0, {"a": 10.0}), y_8x=make_row(9.0))
-    scope = Scope(provider="aws", region="us-east-1", capacity_type="on-demand")
+    scope = CoveredPlaces(provider="aws", region="us-east-1", capacity_type="on-demand")
     keep = {k: 10_000_000 for k in catalog.offerings if k.instance_type == "x.8x" and not k.zone}
     seen = Observation(instance_types={}, micro_usd_per_hour=keep, scopes=(scope,), source="a test")
     found = reasons(ask(catalog=refreshed(catalog, seen, NOW).catalog))
-    assert found["x.8x", "spot"] is Reason.NO_SPOT_CAPACITY
-    assert found["y.8x", "on-demand"] is Reason.NOT_OFFERED
+    assert found["x.8x", "spot"] is RefusalReason.NO_SPOT_CAPACITY
+    assert found["y.8x", "on-demand"] is RefusalReason.NOT_OFFERED
 
 
 def with_memory(row, **fields):
@@ -172,7 +172,7 @@ def test_a_price_from_memory_is_not_used():
         ("y.8x", "on-demand", Certainty.SAFE),
     ]
     (refusal,) = choice.refused
-    assert (refusal.key.instance_type, refusal.reason) == ("x.8x", Reason.UNKNOWN_PRICE)
+    assert (refusal.key.instance_type, refusal.reason) == ("x.8x", RefusalReason.UNKNOWN_PRICE)
     assert refusal.summary == (
         "has no price with a source ($0.1000 per hour is from memory): refresh the catalog, or "
         "give your own price with --prices"
@@ -202,7 +202,7 @@ def test_a_doubtful_price_of_an_unknown_day_names_none():
     row = make_row(10.0, {"a": 1.0, "b": 3.0, "c": 3.0, "d": 3.0})
     row["prices"][1]["as_of_is_earliest"] = True
     (doubtful,) = ask(catalog=make_catalog(a100_8x=row)).refused
-    assert doubtful.reason is Reason.DOUBTFUL_PRICE
+    assert doubtful.reason is RefusalReason.DOUBTFUL_PRICE
     assert doubtful.summary.startswith("was at $1.00 per hour on 2026-09-01 or later, and other")
 
 
@@ -348,7 +348,7 @@ def test_wrong_input_is_one_clear_error(job, constraints, want_message):
 
 def test_what_takes_longer_than_a_century_is_refused():
     choice = ask(make_job("llama-3-8b", amount=1e20))
-    assert Reason.NEVER_ENDS in {refusal.reason for refusal in choice.refused}
+    assert RefusalReason.NEVER_ENDS in {refusal.reason for refusal in choice.refused}
     assert verdict(choice, Constraints(), NOW) == "No offering can run it: see the reasons."
 
 

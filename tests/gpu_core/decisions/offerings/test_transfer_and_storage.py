@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_core.decisions.catalog.offerings import Catalog, OfferingKey, TransferPrices
-from gpu_core.decisions.offerings.constraints import Constraints, Place
+from gpu_core.decisions.offerings.constraints import Constraints, DataPlace
 from gpu_core.decisions.offerings.transfer_and_storage import storage_micro_usd, transfer_micro_usd
 
 PRICES = TransferPrices(
@@ -19,10 +19,10 @@ MONTH_S = 2_629_800
 @pytest.mark.parametrize(
     ("data_at", "want_micro_usd"),
     [
-        pytest.param(Place(provider="aws", region="us-east-1"), 0, id="in the same region"),
-        pytest.param(Place(provider="aws", region="us-west-2"), 2_000_000, id="another region"),
-        pytest.param(Place(provider="cellar", region="here"), None, id="an unknown price"),
-        pytest.param(Place(provider="other", region="here"), None, id="an unknown provider"),
+        pytest.param(DataPlace(provider="aws", region="us-east-1"), 0, id="in the same region"),
+        pytest.param(DataPlace(provider="aws", region="us-west-2"), 2_000_000, id="another region"),
+        pytest.param(DataPlace(provider="cellar", region="here"), None, id="an unknown price"),
+        pytest.param(DataPlace(provider="other", region="here"), None, id="an unknown provider"),
         pytest.param(None, 0, id="where is not stated"),
     ],
 )
@@ -32,7 +32,7 @@ def test_moving_100_gib(data_at, want_micro_usd):
 
 
 def test_data_that_leaves_a_provider_costs_more():
-    constraints = Constraints(data_gib=100.0, data_at=Place(provider="aws", region="us-east-1"))
+    constraints = Constraints(data_gib=100.0, data_at=DataPlace(provider="aws", region="us-east-1"))
     elsewhere = EAST._replace(provider="cellar")
     assert transfer_micro_usd(CATALOG, constraints, elsewhere) == 9_000_000
 

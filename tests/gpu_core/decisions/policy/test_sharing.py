@@ -13,7 +13,7 @@ from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.policy.provisioned_nodes import ProvisionedNodes
-from gpu_core.testing.builders.manifests import make_policy
+from gpu_core.testing.builders.manifests import make_kubernetes_policy
 from gpu_core.testing.builders.node_objects import GFD_A100, make_node_object
 
 POOL = "example.com/pool"
@@ -24,7 +24,7 @@ def pool(name, **sharing):
 
 
 # One policy for a cluster of four pools, of which no node says how its GPUs are shared.
-POLICY = make_policy(
+POLICY = make_kubernetes_policy(
     node_pools=[
         pool("by-4", shares_per_gpu=4, shared_gpu_resource="nvidia.com/gpu"),
         pool("by-10", shares_per_gpu=10),
@@ -121,7 +121,7 @@ def test_no_pod_asks_for_what_its_node_has_not_left(shapes, order):
 
 @given(st.integers(2, 64), st.integers(1, 3))
 def test_of_any_number_of_shares_all_are_given_and_no_more(shares, gpus):
-    policy = make_policy(shares_per_gpu=shares)
+    policy = make_kubernetes_policy(shares_per_gpu=shares)
     item = make_node_object(A100, gpus=shares * gpus, resource="nvidia.com/gpu.shared")
     cluster = ClusterInfo([node_facts(item, (), policy, pool="gpus").node])
     shape = Shape(gpu_share_milli=planned_share_milli(Shape(gpu_share_milli=1), policy))
@@ -134,7 +134,7 @@ def test_of_any_number_of_shares_all_are_given_and_no_more(shares, gpus):
 
 def test_the_pods_of_a_gang_ask_for_one_resource():
     """They are alike: a node that calls its GPUs otherwise would take none of them."""
-    policy = make_policy(node_pools=[pool("other", gpu_resource="example.com/gpu")])
+    policy = make_kubernetes_policy(node_pools=[pool("other", gpu_resource="example.com/gpu")])
     nodes = []
     for number, name in enumerate(["plain", "other", "plain", "other"]):
         resource = "example.com/gpu" if name == "other" else "nvidia.com/gpu"
@@ -207,7 +207,7 @@ def test_a_pool_that_cannot_be_meant_is_refused(pools, want):
 
 
 def test_the_first_entry_that_matches_counts():
-    policy = make_policy(
+    policy = make_kubernetes_policy(
         node_pools=[
             {"match_labels": {POOL: "a", "zone": "z"}, "shares_per_gpu": 8},
             pool("a", shares_per_gpu=2),

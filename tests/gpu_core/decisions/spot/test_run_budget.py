@@ -12,7 +12,7 @@ from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.deadline_feasibility import BudgetStage
 from gpu_core.decisions.spot.next_attempt import NextAttempts
-from gpu_core.decisions.spot.run_budget import refusal, run_budget_use, spent_micro_usd
+from gpu_core.decisions.spot.run_budget import run_budget_use, spent_micro_usd, why_unpayable
 from gpu_core.testing.builders.attempts import at, make_attempt
 from gpu_core.testing.builders.workloads import NOW, make_node, make_policy, make_workload
 
@@ -104,12 +104,12 @@ def submitted(budget_usd, hours=10.0, source=RunTimeSource.STATED, **fields):
     ],
 )
 def test_what_is_refused_at_submission(workload, nodes, want):
-    found = refusal(workload, CapacityView(nodes, make_policy(), NOW))
+    found = why_unpayable(workload, CapacityView(nodes, make_policy(), NOW))
     assert (found is None) if want is None else (want in found)
 
 
 def test_a_refusal_has_its_numbers_and_a_remedy():
-    found = refusal(submitted(14.9), CapacityView((SPOT, STEADY), make_policy(), NOW))
+    found = why_unpayable(submitted(14.9), CapacityView((SPOT, STEADY), make_policy(), NOW))
     assert found == (
         "OverBudget: $15.00 at least, $36.00 on on-demand, budget $14.90; its work is thought to "
         "take 10h 00m. Set the job variable budget_usd higher, or run less."

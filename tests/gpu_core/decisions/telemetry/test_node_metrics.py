@@ -7,9 +7,9 @@ import pytest
 from gpu_core.decisions.telemetry.metric_names import SAMPLED
 from gpu_core.decisions.telemetry.node_metrics import (
     LABELS,
+    ExporterFacts,
     GpuFacts,
     GpuPod,
-    NodeFacts,
     node_metrics,
 )
 from gpu_core.decisions.telemetry.samples import GpuSample
@@ -31,7 +31,7 @@ def found(name, *pods, now=NOW, **facts):
         "pods": pods,
         "node": "n1",
     } | facts
-    families = node_metrics(NodeFacts(**known), now)
+    families = node_metrics(ExporterFacts(**known), now)
     (family,) = [family for family in families if family.name == name]
     return {
         labels[0]: dict(zip(LABELS, labels, strict=True)) | {"value": value}
@@ -110,12 +110,12 @@ def test_what_is_over_a_minute_old_is_not_exported(age_s, want):
 
 
 def test_a_hanging_driver_shows_by_the_moment_of_the_samples():
-    families = node_metrics(NodeFacts(sampled_at=NOW, node="n1"), NOW + timedelta(seconds=70))
+    families = node_metrics(ExporterFacts(sampled_at=NOW, node="n1"), NOW + timedelta(seconds=70))
     (sampled,) = [f for f in families if f.name == SAMPLED]
     assert (sampled.labels, sampled.samples) == (("node",), {("n1",): NOW.timestamp()})
 
 
 def test_errors_are_counted_by_their_code():
-    families = node_metrics(NodeFacts(xids={("GPU-a", 31): 2}, node="n1"), NOW)
+    families = node_metrics(ExporterFacts(xids={("GPU-a", 31): 2}, node="n1"), NOW)
     (errors,) = [f for f in families if f.name == "prefect_gpu_device_xid_errors"]
     assert errors.samples == {("GPU-a", "31", "n1"): 2.0}

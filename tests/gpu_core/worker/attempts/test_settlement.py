@@ -37,7 +37,7 @@ from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.testing.builders.attempts import make_attempt, make_run
 from gpu_core.worker.attempts.settlement import (
     allow_another_attempt,
-    decide,
+    decide_ending,
     excuse_of_end,
     has_begun,
     is_unexplained,
@@ -85,11 +85,11 @@ def flow_run(state):
 def test_a_remembered_decision_stands_unless_the_run_is_over(tmp_path, state_then, want_next_state):
     """Prefect could not be informed for a while: what people did meanwhile counts."""
     running = preempted(tmp_path)
-    first = decide(running, flow_run(Running()), None, (), NOW)
+    first = decide_ending(running, flow_run(Running()), None, (), NOW)
     assert first.settlement.next_state == "AwaitingRetry"
     running.attempt = replace(running.attempt, settlement=to_record(first, NOW))
 
-    again = decide(running, flow_run(state_then), None, (), NOW + timedelta(hours=1))
+    again = decide_ending(running, flow_run(state_then), None, (), NOW + timedelta(hours=1))
 
     assert again.settlement.next_state == want_next_state
 
@@ -98,10 +98,10 @@ def test_a_remembered_decision_stands_unless_the_run_is_over(tmp_path, state_the
 def test_a_remembered_decision_that_is_damaged_is_made_anew(tmp_path, damage):
     """Otherwise the attempt would never be closed, nor its run go on."""
     running = preempted(tmp_path)
-    first = decide(running, flow_run(Running()), None, (), NOW)
+    first = decide_ending(running, flow_run(Running()), None, (), NOW)
     record = {**to_record(first, NOW), **damage} if damage else {"message": "half of it"}
     running.attempt = replace(running.attempt, settlement=record)
-    assert decide(running, flow_run(Running()), None, (), NOW) == first
+    assert decide_ending(running, flow_run(Running()), None, (), NOW) == first
 
 
 def undisturbed(run_dir):
@@ -148,7 +148,9 @@ def test_output_is_looked_at_where_nothing_else_explains_the_end(tmp_path, state
 def test_the_output_shows_why_a_flow_did_not_begin(tmp_path, lines, want):
     state = Crashed(message="Process exited with status code: 1.")
     exit_ = Exit(exit_code=0)
-    ending = decide(undisturbed(tmp_path), flow_run(state), exit_, (), NOW, lines, has_begun=False)
+    ending = decide_ending(
+        undisturbed(tmp_path), flow_run(state), exit_, (), NOW, lines, has_begun=False
+    )
     assert ending.settlement.message.startswith(f"Failure 1 of 3: {want}")
 
 
@@ -212,7 +214,9 @@ def test_what_fails_alike_each_time_is_not_tried_again(
     run = flow_run(state).model_copy(update={"run_count": run_count})
     is_begun = state.type in (StateType.FAILED, StateType.RUNNING)
     lines = () if is_begun else ("hello",) if state.type is StateType.PENDING else NO_TORCH
-    ending = decide(undisturbed(tmp_path), run, exit_, earlier, NOW, lines, has_begun=is_begun)
+    ending = decide_ending(
+        undisturbed(tmp_path), run, exit_, earlier, NOW, lines, has_begun=is_begun
+    )
     assert ending.settlement.next_state == want
     is_final = want != "AwaitingRetry"
     assert ending.settlement.message.startswith("Permanent failure: ") is is_final
@@ -324,7 +328,7 @@ def test_a_retry_is_granted_only_for_an_attempt_that_prefect_counted(
     """Otherwise the engine of a later attempt executes the body of the flow again by itself."""
     run = flow_run(state)
     run.empirical_policy = FlowRunPolicy(retries=retries)
-    ending = decide(undisturbed(tmp_path), run, exit_, (), NOW, has_begun=has_begun)
+    ending = decide_ending(undisturbed(tmp_path), run, exit_, (), NOW, has_begun=has_begun)
     assert ending.retries == want
 
 
@@ -340,10 +344,10 @@ def test_an_attempt_that_was_never_on_a_node_costs_nothing(tmp_path, state):
     running = undisturbed(tmp_path)
     run = None if state is None else flow_run(state)
     deleted = Exit(is_interruption=True, ended_at=NOW)
-    ending = decide(running, run, deleted, (), NOW, has_begun=False, held_gpus=False)
+    ending = decide_ending(running, run, deleted, (), NOW, has_begun=False, held_gpus=False)
     assert ending.settlement.end_reason is not None
     assert ending.released_at == running.attempt.admitted_at < NOW
-    assert decide(running, run, deleted, (), NOW, has_begun=False).released_at == NOW
+    assert decide_ending(running, run, deleted, (), NOW, has_begun=False).released_at == NOW
 
 
 @pytest.mark.parametrize(
@@ -362,7 +366,9 @@ def test_gpus_are_released_when_the_last_of_an_attempt_has_ended(
         return None if seconds is None else NOW + timedelta(seconds=seconds)
 
     exit_ = Exit(exit_code=0, ended_at=moment(ended_s), held_until=moment(held_until_s))
-    ending = decide(undisturbed(tmp_path), flow_run(Completed()), exit_, (), NOW, has_begun=True)
+    ending = decide_ending(
+        undisturbed(tmp_path), flow_run(Completed()), exit_, (), NOW, has_begun=True
+    )
     assert ending.released_at == moment(want_s)
 
 
@@ -380,7 +386,9 @@ def test_gpus_are_released_after_all_that_is_known_of_the_attempt(
     known = {"admitted_at": moment(admitted_s), "started_at": moment(started_s)}
     running.attempt = replace(running.attempt, **known)
     exit_ = Exit(exit_code=0, ended_at=moment(ended_s), held_until=moment(held_s))
-    found = decide(running, flow_run(Completed()), exit_, (), NOW, has_begun=True).released_at
+    found = decide_ending(
+        running, flow_run(Completed()), exit_, (), NOW, has_begun=True
+    ).released_at
     moments = [exit_.ended_at, exit_.held_until, *known.values()]
     assert found == max(at for at in moments if at is not None)
 
@@ -390,22 +398,22 @@ def test_a_decision_that_is_applied_twice_grants_one_retry(tmp_path):
     running = undisturbed(tmp_path)
     run = flow_run(Failed())
     run.empirical_policy = FlowRunPolicy(retries=0)
-    first = decide(running, run, FAILS, (), NOW)
+    first = decide_ending(running, run, FAILS, (), NOW)
     running.attempt = replace(running.attempt, settlement=to_record(first, NOW))
     run.empirical_policy = FlowRunPolicy(retries=first.retries)
 
-    assert decide(running, run, FAILS, (), NOW).retries == first.retries == 1
+    assert decide_ending(running, run, FAILS, (), NOW).retries == first.retries == 1
 
 
 def test_a_decision_of_the_version_before_grants_its_retry(tmp_path):
     running = undisturbed(tmp_path)
     run = flow_run(Failed())
     run.empirical_policy = FlowRunPolicy(retries=0)
-    record = to_record(decide(running, run, FAILS, (), NOW), NOW)
+    record = to_record(decide_ending(running, run, FAILS, (), NOW), NOW)
     del record["retries"]
     running.attempt = replace(running.attempt, settlement=record)
 
-    assert decide(running, run, FAILS, (), NOW).retries == 1
+    assert decide_ending(running, run, FAILS, (), NOW).retries == 1
 
 
 OUTAGE = Outage(
@@ -445,7 +453,7 @@ def test_excused_ends_are_counted_in_a_row_and_as_no_interruptions(tmp_path):
     running = undisturbed(tmp_path)
     running.limits = replace(running.limits, max_interruptions=2)
     first, last = (
-        decide(running, flow_run(Running()), ENDED, earlier, NOW, excuse="the API was away")
+        decide_ending(running, flow_run(Running()), ENDED, earlier, NOW, excuse="the API was away")
         for earlier in ([*[excused] * 10, charged], [charged, *[excused] * 10])
     )
     assert first.settlement.message == (
@@ -476,7 +484,7 @@ def test_a_body_is_executed_once_in_each_attempt_and_once_more_for_each_own_retr
             state, exit_ = (Failed() if end == "fails" else Running()), FAILS
         run = flow_run(state)
         run.empirical_policy = FlowRunPolicy(retries=retries)
-        ending = decide(
+        ending = decide_ending(
             *(undisturbed(Path("runs")), run, exit_, (), NOW), has_begun=end != "does not begin"
         )
         retries = retries if ending.retries is None else ending.retries
@@ -625,7 +633,7 @@ def test_a_run_whose_pool_was_deleted_does_not_wait_for_ever(tmp_path):
     without_queue = flow_run(Running())
     without_queue.work_queue_id = None
 
-    settlement = decide(preempted(tmp_path), without_queue, None, (), NOW).settlement
+    settlement = decide_ending(preempted(tmp_path), without_queue, None, (), NOW).settlement
 
     assert (settlement.next_state, settlement.is_charged_failure) == ("Crashed", False)
     assert settlement.message == (

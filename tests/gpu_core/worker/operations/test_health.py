@@ -22,7 +22,7 @@ from gpu_core.worker.operations.cycle_log import CycleCounts
 from gpu_core.worker.operations.health import (
     STUCK_AFTER_INTERVALS,
     HealthMonitor,
-    Observed,
+    ObservedWorker,
     WorkerState,
     judge,
 )
@@ -36,7 +36,7 @@ from gpu_core.worker.operations.health_routes import (
 from gpu_core.worker.operations.metrics import WorkerMetrics
 
 LIMIT_S = 150.0
-ACTING = Observed(
+ACTING = ObservedWorker(
     state=WorkerState.ACTING,
     since_s=100.0,
     started_at_s=90.0,

@@ -6,7 +6,7 @@ import pytest
 
 from gpu_core.adapters.nvml import GpuDiscoveryError
 from gpu_core.decisions.model.gpu_health import HealthVerdict
-from gpu_core.decisions.telemetry.health import HOT_SAMPLES, Finding
+from gpu_core.decisions.telemetry.health import HOT_SAMPLES, HealthFinding
 from gpu_core.decisions.telemetry.samples import GpuSample
 from gpu_core.worker.process.gpus.health_watch import HealthWatch
 from gpu_core.worker.process.gpus.held import HeldGpus
@@ -133,7 +133,9 @@ def test_a_damaged_file_keeps_its_gpu_held(world, tmp_path, content):
 def test_where_the_folder_cannot_be_read_a_held_gpu_stays_held(tmp_path):
     """As root all folders can be read: a file in its place is as unreadable to everyone."""
     held = HeldGpus(tmp_path)
-    held.hold("GPU-a", Finding(verdict=HealthVerdict.RESET, reason="r", remedy="m", found_at=START))
+    held.hold(
+        "GPU-a", HealthFinding(verdict=HealthVerdict.RESET, reason="r", remedy="m", found_at=START)
+    )
     assert set(held.read()) == {"GPU-a"}
     (tmp_path / "held-gpus").rename(tmp_path / "away")
     (tmp_path / "held-gpus").write_text("")

@@ -18,7 +18,7 @@ from gpu_core.decisions.model.gpu_health import HealthVerdict
 from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.decisions.requests.runs.run_workload import RunLimits
 from gpu_core.decisions.requests.variables.job_variables import GpuRequest
-from gpu_core.decisions.telemetry.health import Finding
+from gpu_core.decisions.telemetry.health import HealthFinding
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_policy, make_workload
 from gpu_core.worker.attempts.state import AttemptState
@@ -207,7 +207,7 @@ def test_a_signing_key_that_can_be_guessed_is_refused():
 
 def test_a_gpu_that_is_held_is_out_of_the_plan_and_counts_as_a_fault(tmp_path):
     infrastructure = machine(state_dir=tmp_path)
-    finding = Finding(
+    finding = HealthFinding(
         verdict=HealthVerdict.RESET, reason="it fell off the bus", remedy="restart", found_at=NOON
     )
     infrastructure._held.hold("virtual-1", finding)

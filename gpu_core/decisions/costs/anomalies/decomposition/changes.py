@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gpu_core.decisions.costs.anomalies.decomposition.drivers import Change, Driver, Number
+from gpu_core.decisions.costs.anomalies.decomposition.drivers import CostDriver, Driver, Number
 from gpu_core.decisions.costs.anomalies.decomposition.parts import Part, Purpose, with_idle_apart
 from gpu_core.decisions.costs.anomalies.decomposition.price_changes import (
-    Held,
-    Place,
+    PricedPlace,
+    PricedUnits,
     price_changes,
     sum_held,
 )
@@ -47,16 +47,18 @@ class Side:
         """The cost of all its parts."""
         return self.weight * sum(part.micro_usd for part in self.parts)
 
-    def places(self) -> dict[Place, Held]:
+    def places(self) -> dict[PricedPlace, PricedUnits]:
         """The held resources by place."""
-        found: dict[Place, Held] = {}
+        found: dict[PricedPlace, PricedUnits] = {}
         for part in self.parts:
             attempt = part.attempt
             place = (attempt.gpu_type, attempt.capacity_type, attempt.zone)
-            held = Held(part.units, part.gpu_micro_usd, part.other_micro_usd)
-            found[place] = found.get(place, Held()) + held
+            held = PricedUnits(part.units, part.gpu_micro_usd, part.other_micro_usd)
+            found[place] = found.get(place, PricedUnits()) + held
         return {
-            place: Held(self.weight * each.units, self.weight * each.gpu, self.weight * each.other)
+            place: PricedUnits(
+                self.weight * each.units, self.weight * each.gpu, self.weight * each.other
+            )
             for place, each in found.items()
         }
 
@@ -80,7 +82,7 @@ class Side:
 
 
 def changes_of(source: str, before: Sequence[Part], now: Sequence[Part], weight: Number
-               ) -> Iterator[Change]:  # fmt: skip
+               ) -> Iterator[CostDriver]:  # fmt: skip
     """Why does this deployment cost more or less than before?
 
     Args:
@@ -105,8 +107,8 @@ def changes_of(source: str, before: Sequence[Part], now: Sequence[Part], weight:
         yield change.times(mean_price)
 
 
-def _come_or_gone(source: str, before: Side, now: Side) -> Change:
-    return Change(
+def _come_or_gone(source: str, before: Side, now: Side) -> CostDriver:
+    return CostDriver(
         driver=Driver.NEW if now.parts else Driver.STOPPED,
         subject=source,
         exact_micro_usd=now.micro_usd - before.micro_usd,
@@ -116,14 +118,14 @@ def _come_or_gone(source: str, before: Side, now: Side) -> Change:
     )
 
 
-def _overheads(source: str, before: Side, now: Side) -> Iterator[Change]:
+def _overheads(source: str, before: Side, now: Side) -> Iterator[CostDriver]:
     for purpose, driver in _OVERHEADS.items():
         earlier, later = before.units(purpose), now.units(purpose)
         if earlier != later:
             yield _change(driver, source, later - earlier, _hours(earlier), _hours(later))
 
 
-def _work(source: str, before: Side, now: Side) -> Iterable[Change]:
+def _work(source: str, before: Side, now: Side) -> Iterable[CostDriver]:
     earlier, later = before.work(), now.work()
     if earlier is None or later is None:
         units = now.units(Purpose.WORK) - before.units(Purpose.WORK)
@@ -137,8 +139,8 @@ def _work(source: str, before: Side, now: Side) -> Iterable[Change]:
     ]
 
 
-def _change(driver: Driver, source: str, amount: Number, before: Number, now: Number) -> Change:
-    return Change(
+def _change(driver: Driver, source: str, amount: Number, before: Number, now: Number) -> CostDriver:
+    return CostDriver(
         driver=driver, subject=source, exact_micro_usd=amount, source=source, before=before, now=now
     )
 

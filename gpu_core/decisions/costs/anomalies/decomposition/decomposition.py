@@ -6,7 +6,12 @@ from datetime import date, timedelta
 from fractions import Fraction
 
 from gpu_core.decisions.costs.anomalies.decomposition.changes import changes_of
-from gpu_core.decisions.costs.anomalies.decomposition.drivers import Change, Driver, Level, Number
+from gpu_core.decisions.costs.anomalies.decomposition.drivers import (
+    CostDriver,
+    Driver,
+    Level,
+    Number,
+)
 from gpu_core.decisions.costs.anomalies.decomposition.parts import Part
 from gpu_core.decisions.costs.reports.cost_history import Scope
 from gpu_core.decisions.costs.usage.usage import apportioned_parts
@@ -133,9 +138,9 @@ def _by_source(
     return [(source, *both) for source, both in sorted(found.items())]
 
 
-def _contributions(changes: Sequence[Change], excess: int) -> tuple[Contribution, ...]:
+def _contributions(changes: Sequence[CostDriver], excess: int) -> tuple[Contribution, ...]:
     """One for each driver and subject, in whole micro-dollars."""
-    groups: dict[tuple[Driver, str], list[Change]] = {}
+    groups: dict[tuple[Driver, str], list[CostDriver]] = {}
     for change in changes:
         groups.setdefault((change.driver, change.subject), []).append(change)
     exact = {key: sum(each.exact_micro_usd for each in group) for key, group in groups.items()}
@@ -153,7 +158,7 @@ def _contributions(changes: Sequence[Change], excess: int) -> tuple[Contribution
 
 
 def _contribution(
-    key: tuple[Driver, str], changes: Sequence[Change], micro_usd: int
+    key: tuple[Driver, str], changes: Sequence[CostDriver], micro_usd: int
 ) -> Contribution:
     ranked = sorted(changes, key=lambda change: (-_size(change.exact_micro_usd), change.source))
     first = ranked[0] if ranked else None

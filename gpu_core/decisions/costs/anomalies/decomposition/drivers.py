@@ -48,7 +48,7 @@ Level = str | Number | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class CostDriver:
     """One change, and what it costs exactly."""
 
     driver: Driver
@@ -60,6 +60,6 @@ class Change:
     before: Level = None
     now: Level = None
 
-    def times(self, factor: Number) -> "Change":
+    def times(self, factor: Number) -> "CostDriver":
         """The same change at a multiple of its cost."""
         return replace(self, exact_micro_usd=self.exact_micro_usd * factor)

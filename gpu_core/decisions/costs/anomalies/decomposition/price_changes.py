@@ -10,24 +10,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gpu_core.decisions.costs.anomalies.decomposition.drivers import Change, Driver, Number
+from gpu_core.decisions.costs.anomalies.decomposition.drivers import CostDriver, Driver, Number
 
-Place = tuple[str | None, str, str | None]
+PricedPlace = tuple[str | None, str, str | None]
 """GPU type, capacity type, zone."""
 
 _LEVELS = (Driver.GPU_TYPE, Driver.CAPACITY_TYPE, Driver.ZONE)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PricedUnits:
     """The resources held at a place, and their cost: GPUs, and CPU and memory."""
 
     units: Number = 0
     gpu: Number = 0
     other: Number = 0
 
-    def __add__(self, more: "Held") -> "Held":
-        return Held(self.units + more.units, self.gpu + more.gpu, self.other + more.other)
+    def __add__(self, more: "PricedUnits") -> "PricedUnits":
+        return PricedUnits(self.units + more.units, self.gpu + more.gpu, self.other + more.other)
 
     @property
     def price(self) -> Fraction:
@@ -35,20 +35,22 @@ class Held:
         return Fraction(self.gpu + self.other) / self.units
 
 
-Places = Mapping[Place, Held]
+PricedPlaces = Mapping[PricedPlace, PricedUnits]
 
 
-def sum_held(places: Places) -> Held:
+def sum_held(places: PricedPlaces) -> PricedUnits:
     """All places together."""
-    return sum(places.values(), Held())
+    return sum(places.values(), PricedUnits())
 
 
-def price_changes(source: str, before: Places, now: Places) -> Iterator[Change]:
+def price_changes(source: str, before: PricedPlaces, now: PricedPlaces) -> Iterator[CostDriver]:
     """What do changed prices and places cost, for a unit? Both sides hold something."""
     yield from _split(source, before, now, ())
 
 
-def _split(source: str, before: Places, now: Places, path: tuple[str, ...]) -> Iterator[Change]:
+def _split(
+    source: str, before: PricedPlaces, now: PricedPlaces, path: tuple[str, ...]
+) -> Iterator[CostDriver]:
     if len(path) == len(_LEVELS):
         yield from _rates(source, sum_held(before), sum_held(now), path)
         return
@@ -78,8 +80,8 @@ def _move(
     micro_usd: Number,
     shifts: Mapping[str, Fraction],
     path: Sequence[str],
-) -> Change:
-    return Change(
+) -> CostDriver:
+    return CostDriver(
         driver=driver,
         subject=source if driver is Driver.GPU_TYPE else ", ".join(path),
         exact_micro_usd=micro_usd,
@@ -89,14 +91,16 @@ def _move(
     )
 
 
-def _rates(source: str, before: Held, now: Held, path: Sequence[str]) -> Iterator[Change]:
+def _rates(
+    source: str, before: PricedUnits, now: PricedUnits, path: Sequence[str]
+) -> Iterator[CostDriver]:
     for driver, subject, was, is_now in (
         (Driver.PRICE, ", ".join(path[:2]), before.gpu, now.gpu),
         (Driver.CPU_AND_MEMORY, source, before.other, now.other),
     ):
         earlier, later = Fraction(was) / before.units, Fraction(is_now) / now.units
         if earlier != later:
-            yield Change(
+            yield CostDriver(
                 driver=driver,
                 subject=subject,
                 exact_micro_usd=later - earlier,
@@ -106,9 +110,9 @@ def _rates(source: str, before: Held, now: Held, path: Sequence[str]) -> Iterato
             )
 
 
-def _groups(places: Places, level: int) -> dict[str, dict[Place, Held]]:
+def _groups(places: PricedPlaces, level: int) -> dict[str, dict[PricedPlace, PricedUnits]]:
     nouns = ("no GPU type", "no capacity type", "no zone")
-    found: dict[str, dict[Place, Held]] = {}
+    found: dict[str, dict[PricedPlace, PricedUnits]] = {}
     for place, held in places.items():
         found.setdefault(place[level] or nouns[level], {})[place] = held
     return found

@@ -16,7 +16,7 @@ _HOURS_LOST = {
 }
 
 
-def describe(cause: Contribution) -> str:
+def contribution_text(cause: Contribution) -> str:
     """`Runs of train/gpu: 9 instead of 2.1`."""
     name, before, now = cause.subject, cause.before, cause.now
     match cause.driver:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from gpu_core.decisions.costs.anomalies.detection.judgement import Cause
+from gpu_core.decisions.costs.anomalies.detection.judgement import RootCause
 from gpu_core.decisions.costs.reports.cost_history import DailyCosts
 from gpu_core.decisions.costs.usage.usage_cost import RunCost
 from gpu_core.decisions.model.attempts import RunRecord
@@ -29,7 +29,7 @@ def runs_behind(
     history: Sequence[date],
     excess_micro_usd: int,
     following: Following | None = None,
-) -> tuple[Cause, ...]:
+) -> tuple[RootCause, ...]:
     """Which runs cost more than their deployments usually spend in a day? The most first.
 
     Args:
@@ -45,7 +45,7 @@ def runs_behind(
         _excesses(costs.get(day, ()), {name: sum_ // len(history) for name, sum_ in usual.items()}),
         key=lambda cause: (-cause.excess_micro_usd, cause.run.flow_run_id),
     )
-    named: list[Cause] = []
+    named: list[RootCause] = []
     explained = 0
     for cause in ranked[: limits.most_causes]:
         enough = explained * 100 >= excess_micro_usd * limits.explained_percent
@@ -56,7 +56,7 @@ def runs_behind(
     return tuple(named)
 
 
-def _excesses(today: Sequence[RunCost], usual: Mapping[str, int]) -> list[Cause]:
+def _excesses(today: Sequence[RunCost], usual: Mapping[str, int]) -> list[RootCause]:
     """The cost of each run of the day over its deployment's usual day.
 
     A deployment's usual day is used up by its cheapest runs first. So a single dear run stands
@@ -68,7 +68,9 @@ def _excesses(today: Sequence[RunCost], usual: Mapping[str, int]) -> list[Cause]
         spent, source = cost.usage.micro_usd, source_of(cost.run)
         covered = min(spent, left.get(source, 0))
         left[source] = left.get(source, 0) - covered
-        causes.append(Cause(run=cost.run, cost_micro_usd=spent, excess_micro_usd=spent - covered))
+        causes.append(
+            RootCause(run=cost.run, cost_micro_usd=spent, excess_micro_usd=spent - covered)
+        )
     return causes
 
 

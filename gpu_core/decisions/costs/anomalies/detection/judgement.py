@@ -12,7 +12,7 @@ from gpu_core.decisions.costs.reports.cost_history import Scope
 from gpu_core.decisions.model.attempts import RunRecord
 
 
-class Rule(StrEnum):
+class ComparisonRule(StrEnum):
     """The values that a day is compared with."""
 
     SEASONAL = "seasonal"
@@ -31,7 +31,7 @@ class AnomalyVerdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class RootCause:
     """A run that made the day dearer than usual."""
 
     run: RunRecord
@@ -59,7 +59,7 @@ class Judgement:
     """The anomaly's first day."""
     is_new: bool = True
     """False: an earlier day reported the same anomaly."""
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[RootCause, ...] = ()
     """The dearest excess first; only for an anomaly."""
     why: Decomposition | None = None
     """The parts of the difference from the expected cost; None: no anomaly, or not known."""

@@ -15,7 +15,7 @@ _DAYS: Mapping[Period, int] = {"day": 1, "week": 7, "month": 30}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allowance:
+class DailyAllowance:
     """The allowance of a new part of the cost for one day."""
 
     micro_usd: int
@@ -27,7 +27,7 @@ class Allowance:
 
 def allowance_of_new(
     scope: Scope, history: CostHistory, budgets_micro_usd_per_day: Mapping[str, int]
-) -> Allowance | None:
+) -> DailyAllowance | None:
     """What may this part cost in a day? None: it has neither a budget nor two peers.
 
     Args:
@@ -37,7 +37,7 @@ def allowance_of_new(
     """
     budget = budgets_micro_usd_per_day.get(scope.value or "") if scope.dimension == "team" else None
     if budget is not None:
-        return Allowance(micro_usd=FACTOR * budget, reference_micro_usd=budget, peers=0)
+        return DailyAllowance(micro_usd=FACTOR * budget, reference_micro_usd=budget, peers=0)
     if not scope.dimension:
         return None
     usual = [
@@ -47,7 +47,7 @@ def allowance_of_new(
     ]
     if len(usual) < _FEWEST_PEERS:
         return None
-    return Allowance(
+    return DailyAllowance(
         micro_usd=FACTOR * max(usual), reference_micro_usd=max(usual), peers=len(usual)
     )
 

@@ -13,11 +13,11 @@ from gpu_core.decisions.costs.anomalies.detection.causes import runs_behind, sou
 from gpu_core.decisions.costs.anomalies.detection.detector import AnomalyKind, JudgedPoint, detect
 from gpu_core.decisions.costs.anomalies.detection.judgement import (
     AnomalyVerdict,
-    Cause,
     Judgement,
+    RootCause,
 )
 from gpu_core.decisions.costs.anomalies.detection.known import Known
-from gpu_core.decisions.costs.anomalies.detection.new_series import Allowance, allowance_of_new
+from gpu_core.decisions.costs.anomalies.detection.new_series import DailyAllowance, allowance_of_new
 from gpu_core.decisions.costs.anomalies.detection.planned import planned_on
 from gpu_core.decisions.costs.anomalies.detection.rhythm import DAILY
 from gpu_core.decisions.costs.anomalies.detection.sentences import (
@@ -183,7 +183,7 @@ class _Judge:
 
     def _causes(
         self, scope: Scope, excess_micro_usd: int, why: Decomposition | None
-    ) -> tuple[Cause, ...]:
+    ) -> tuple[RootCause, ...]:
         """The runs of the largest contribution; all runs where it is not known."""
         before = [self._day - timedelta(days=back) for back in range(1, _CAUSE_DAYS + 1)]
         wanted = {day: scope.costs_of(self._costs.get(day, ())) for day in (*before, self._day)}
@@ -214,7 +214,7 @@ def _rests(costs: Sequence[int]) -> bool:
     return 2 * sum(amount > 0 for amount in before) < len(before)
 
 
-def _dear_since(costs: Sequence[int], allowance: Allowance) -> int:
+def _dear_since(costs: Sequence[int], allowance: DailyAllowance) -> int:
     first = len(costs) - 1
     while first > 0 and costs[first - 1] > allowance.micro_usd:
         first -= 1

@@ -4,7 +4,7 @@ from datetime import date
 
 from gpu_core.decisions.costs.anomalies.detection.detector import AnomalyKind
 from gpu_core.decisions.costs.anomalies.detection.judgement import describe_change
-from gpu_core.decisions.costs.anomalies.detection.new_series import Allowance
+from gpu_core.decisions.costs.anomalies.detection.new_series import DailyAllowance
 from gpu_core.decisions.costs.reports.cost_history import Scope
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, count, format_usd
 
@@ -38,7 +38,7 @@ def describe_anomaly(
     )
 
 
-def describe_new(scope: Scope, cost_micro_usd: int, allowance: Allowance) -> str:
+def describe_new(scope: Scope, cost_micro_usd: int, allowance: DailyAllowance) -> str:
     """A part without a history, compared with its budget or its peers."""
     reference = _usd(allowance.reference_micro_usd)
     compared = (

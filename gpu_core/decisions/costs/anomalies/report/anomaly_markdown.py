@@ -6,8 +6,11 @@ from gpu_core.decisions.costs.anomalies.decomposition.decomposition import (
     Contribution,
     Decomposition,
 )
-from gpu_core.decisions.costs.anomalies.decomposition.sentences import describe, signed_usd
-from gpu_core.decisions.costs.anomalies.detection.judgement import Cause, Judgement
+from gpu_core.decisions.costs.anomalies.decomposition.sentences import (
+    contribution_text,
+    signed_usd,
+)
+from gpu_core.decisions.costs.anomalies.detection.judgement import Judgement, RootCause
 from gpu_core.decisions.costs.reports.cost_history import Scope
 from gpu_core.decisions.model.attempts import Provenance, RunRecord
 from gpu_core.decisions.model.markdown import escaped, flow_run_link
@@ -67,7 +70,9 @@ def where_most(why: Decomposition) -> list[tuple[Scope, int]]:
 
 def _why(why: Decomposition) -> str:
     named, others = named_contributions(why)
-    lines = [f"- {signed_usd(each.micro_usd)}: {escaped(describe(each))}" for each in named]
+    lines = [
+        f"- {signed_usd(each.micro_usd)}: {escaped(contribution_text(each))}" for each in named
+    ]
     if others:
         rest = sum(each.micro_usd for each in others)
         lines.append(f"- {signed_usd(rest)}: {count(len(others), 'smaller change')}")
@@ -79,7 +84,7 @@ def _where(why: Decomposition) -> list[str]:
     return [f"Where: {', '.join(places)}."] if places else []
 
 
-def _behind(cause: Cause) -> str:
+def _behind(cause: RootCause) -> str:
     source = cause.run.deployment or cause.run.flow_name
     return (
         f"- {_run(cause.run)} of {escaped(source)} ({escaped(cause.run.team or 'no team')}): "

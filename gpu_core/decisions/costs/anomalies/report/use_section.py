@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import add
 
-from gpu_core.decisions.costs.anomalies.report.waste import Waste, mean_utilization, waste_of
+from gpu_core.decisions.costs.anomalies.report.waste import GpuUseCost, mean_utilization, waste_of
 from gpu_core.decisions.costs.usage.usage_cost import RunCost, Window
 from gpu_core.decisions.model.markdown import cell, flow_run_cell, table
 from gpu_core.decisions.model.units import format_usd
@@ -26,12 +26,12 @@ def use_section(costs: Sequence[RunCost], window: Window) -> list[str]:
     wastes = [(cost, waste_of(cost, window)) for cost in costs]
     if not any(waste.used or waste.idle for _, waste in wastes):
         return []
-    total = reduce(add, (waste for _, waste in wastes), Waste())
-    by_team: dict[str | None, list[tuple[RunCost, Waste]]] = {}
+    total = reduce(add, (waste for _, waste in wastes), GpuUseCost())
+    by_team: dict[str | None, list[tuple[RunCost, GpuUseCost]]] = {}
     for cost, waste in wastes:
         by_team.setdefault(cost.run.team, []).append((cost, waste))
     teams = [
-        (cell(team or "(none)"), reduce(add, (w for _, w in of_team), Waste()), of_team)
+        (cell(team or "(none)"), reduce(add, (w for _, w in of_team), GpuUseCost()), of_team)
         for team, of_team in by_team.items()
     ]
     teams.sort(key=lambda row: -row[1].idle)
@@ -39,14 +39,14 @@ def use_section(costs: Sequence[RunCost], window: Window) -> list[str]:
     if len(teams) > _MOST_ROWS:
         rest = [pair for _, _, of_team in teams[_MOST_ROWS:] for pair in of_team]
         name = f"{len(teams) - _MOST_ROWS} others"
-        shown.append((name, reduce(add, (w for _, w in rest), Waste()), rest))
+        shown.append((name, reduce(add, (w for _, w in rest), GpuUseCost()), rest))
     rows = [_row(name, waste, [cost for cost, _ in pairs]) for name, waste, pairs in shown]
     rows.append(_row("all teams", total, costs))
     parts = ["## GPU use", table(("Team", *_HEAD), rows)]
     return ["\n\n".join((*parts, *_runs(wastes)))]
 
 
-def _runs(wastes: Sequence[tuple[RunCost, Waste]]) -> list[str]:
+def _runs(wastes: Sequence[tuple[RunCost, GpuUseCost]]) -> list[str]:
     """The runs whose idle GPUs cost the most, and those that are under-used."""
     policy = IdlePolicy()
     found = [
@@ -67,7 +67,7 @@ def _runs(wastes: Sequence[tuple[RunCost, Waste]]) -> list[str]:
     return [said, table(("Run", *_HEAD), rows)]
 
 
-def _row(name: str, waste: Waste, costs: Sequence[RunCost]) -> tuple[str, ...]:
+def _row(name: str, waste: GpuUseCost, costs: Sequence[RunCost]) -> tuple[str, ...]:
     used, idle, unmeasured = waste.micro_usd
     amounts = (used + idle + unmeasured, used, idle, unmeasured)
     return (name, *map(format_usd, amounts), format_ratio(mean_utilization(costs)))

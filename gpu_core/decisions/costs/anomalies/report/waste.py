@@ -18,8 +18,8 @@ _RESOLUTION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waste:
-    """The cost of some runs by what their GPUs did. Begin with `Waste()`: nothing."""
+class GpuUseCost:
+    """The cost of some runs by what their GPUs did. Begin with `GpuUseCost()`: nothing."""
 
     used: Exact = 0
     """Micro-USD of the time in which a kernel ran, as an exact number."""
@@ -32,15 +32,15 @@ class Waste:
         used, idle, unmeasured = apportioned([self.used, self.idle, self.unmeasured])
         return used, idle, unmeasured
 
-    def __add__(self, other: "Waste") -> "Waste":
-        return Waste(
+    def __add__(self, other: "GpuUseCost") -> "GpuUseCost":
+        return GpuUseCost(
             used=self.used + other.used,
             idle=self.idle + other.idle,
             unmeasured=self.unmeasured + other.unmeasured,
         )
 
 
-def waste_of(cost: RunCost, window: Window) -> Waste:
+def waste_of(cost: RunCost, window: Window) -> GpuUseCost:
     """What did the run's GPUs cost while nothing ran on them?
 
     Args:
@@ -57,7 +57,7 @@ def waste_of(cost: RunCost, window: Window) -> Waste:
         idle += spent * ratio
         used += spent * (1 - ratio)
     unmeasured = cost.usage.exact_micro_usd - used - idle
-    return Waste(used=used, idle=idle, unmeasured=unmeasured)
+    return GpuUseCost(used=used, idle=idle, unmeasured=unmeasured)
 
 
 def idle_part(attempt: Attempt) -> Fraction | None:

@@ -79,7 +79,7 @@ class Duration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ObservedThroughput:
     """The throughput of earlier runs of the same deployment."""
 
     hardware: Hardware
@@ -159,7 +159,9 @@ def duration_of(
     )
 
 
-def learned(job: Job, observed: Observed, division: Division, gpu_type: str) -> Utilisation:
+def learned(
+    job: Job, observed: ObservedThroughput, division: Division, gpu_type: str
+) -> Utilisation:
     """Which part of the peak does this job reach on a GPU type, by its own history?
 
     Args:

@@ -75,7 +75,7 @@ _SIZES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Amounts:
+class StatedAmounts:
     """The amounts in a text. None and empty: not stated."""
 
     counts: dict[str, float]
@@ -150,7 +150,7 @@ def refuse_unread_forms(line: TextLine) -> None:
 
 def take_amounts(
     line: TextLine, *, is_amount_known: bool = False, is_for_speech: bool = False
-) -> Amounts:
+) -> StatedAmounts:
     """How much of what does the line count? What is read is taken from the line.
 
     Args:
@@ -197,7 +197,7 @@ def take_amounts(
     data_sets = [d for d in DATA_SETS if line.take(f"(?:{d.pattern})") is not None]
     if not is_amount_known and not counts.keys() - {"parameters", "epochs"}:
         _refuse_data_sets(data_sets, line)
-    return Amounts(
+    return StatedAmounts(
         counts=counts,
         tokens_per_sample=per_sample,
         data_set=next(iter(data_sets), None),

@@ -13,7 +13,7 @@ MOST_GPUS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class StatedLimits:
     """The limits of the run in a text. Empty and None: not stated."""
 
     gpu_types: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ _NOT = r"(?:not|no|without|except|excluding|avoid|never)"
 _TIMES = {"m": 60, "h": SECONDS_PER_HOUR, "d": 86_400, "w": 7 * 86_400}
 
 
-def take_limits(line: TextLine) -> Limits:
+def take_limits(line: TextLine) -> StatedLimits:
     """Which GPUs, time and money does the line state? What is read is taken from the line.
 
     Raises:
@@ -65,7 +65,7 @@ def take_limits(line: TextLine) -> Limits:
         )
     within_s, budget = _take_time(line), _take_budget(line)
     _refuse_rest(line)
-    return Limits(
+    return StatedLimits(
         gpu_types=types, gpus=gpus, nodes=nodes, within_s=within_s, budget_micro_usd=budget
     )
 

@@ -29,12 +29,12 @@ from gpu_core.decisions.requests.requirements.reading.advice import (
     is_for_cpus_only,
 )
 from gpu_core.decisions.requests.requirements.reading.amounts import (
-    Amounts,
+    StatedAmounts,
     refuse_unread_forms,
     take_amounts,
 )
 from gpu_core.decisions.requests.requirements.reading.names import take_model, unknown_model
-from gpu_core.decisions.requests.requirements.reading.stated_limits import Limits, take_limits
+from gpu_core.decisions.requests.requirements.reading.stated_limits import StatedLimits, take_limits
 from gpu_core.decisions.requests.requirements.reading.tasks import (
     ENCODERS,
     EVALUATION,
@@ -53,8 +53,8 @@ from gpu_core.decisions.requests.requirements.reading.text_line import (
     NoEstimate,
     TextLine,
     first,
-    line_of,
     moments_left,
+    normalized_line,
     numbers_left,
 )
 from gpu_core.decisions.requests.requirements.reading.training_settings import (
@@ -62,9 +62,9 @@ from gpu_core.decisions.requests.requirements.reading.training_settings import (
     take_optimizer,
     take_training_settings,
 )
-from gpu_core.decisions.requests.requirements.reading.work import ANSWER_TOKENS, amount_of
+from gpu_core.decisions.requests.requirements.reading.work import ANSWER_TOKENS, work_amount
 
-NO_LIMITS = Limits()
+NO_LIMITS = StatedLimits()
 
 ENCODER_TOKENS = 512
 """That an encoder of a stated size reads at most, as BERT does (Devlin et al. 2018)."""
@@ -87,7 +87,7 @@ class Reading:
     """The job. None: no estimate is made; `advice` says why."""
     understood: tuple[str, ...]
     assumed: tuple[str, ...]
-    limits: Limits = NO_LIMITS
+    limits: StatedLimits = NO_LIMITS
     advice: Advice | None = None
     """Only where there is no job."""
     not_read: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ def read_text(
         raise InvalidInput(
             "text", "is too long", got=f"{len(text):,} characters", allowed=f"{MOST_CHARACTERS:,}"
         )
-    whole, line = line_of(text), line_of(text)
+    whole, line = normalized_line(text), normalized_line(text)
     if is_for_cpus_only(whole):
         return _advised(ON_CPUS_ONLY, line, NO_LIMITS)
     _refuse_negation(whole)
@@ -154,7 +154,7 @@ def read_text(
     job = _job(model, whole, line, amounts, settings)
     if not is_amount_known:
         _refuse_service(whole, amounts)
-    amount = amount_of(
+    amount = work_amount(
         job,
         amounts,
         settings,
@@ -172,7 +172,7 @@ def read_text(
     )
 
 
-def _advised(advice: Advice, line: TextLine, limits: Limits) -> Reading:
+def _advised(advice: Advice, line: TextLine, limits: StatedLimits) -> Reading:
     return Reading(
         job=None,
         understood=_notes(line, is_assumed=False),
@@ -187,7 +187,9 @@ def _notes(line: TextLine, *, is_assumed: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found.note for found in notes))
 
 
-def _sized(amounts: Amounts, line: TextLine, unknown: str | None, *, is_encoder: bool) -> Model:
+def _sized(
+    amounts: StatedAmounts, line: TextLine, unknown: str | None, *, is_encoder: bool
+) -> Model:
     """A number of parameters stands for a transformer, also of a family that is not known."""
     parameters = round(amounts.counts["parameters"])
     if parameters < 1:
@@ -216,7 +218,7 @@ def _of_task(whole: TextLine, line: TextLine) -> Model | None:
     return KNOWN_MODELS[task]
 
 
-def _advice_on_gpus(limits: Limits) -> Advice | None:
+def _advice_on_gpus(limits: StatedLimits) -> Advice | None:
     if limits.gpus is None and not limits.gpu_types:
         return None
     types = " ".join(f"--gpu-type {name}" for name in limits.gpu_types)
@@ -248,7 +250,7 @@ def _refuse_negation(whole: TextLine) -> None:
         )
 
 
-def _refuse_service(whole: TextLine, amounts: Amounts) -> None:
+def _refuse_service(whole: TextLine, amounts: StatedAmounts) -> None:
     """A service has no end, so it has no time and no cost; a number of requests has."""
     is_service = whole.has(SERVING) and not whole.has(TRAINING)
     if is_service and not amounts.counts.keys() - {"parameters"}:
@@ -264,7 +266,7 @@ def _job(
     model: Model,
     whole: TextLine,
     line: TextLine,
-    amounts: Amounts,
+    amounts: StatedAmounts,
     settings: TrainingSettings,
 ) -> Job:
     # `8-bit Adam` names no precision of the arithmetic.
@@ -304,7 +306,7 @@ def _denoising_in(steps: float, model: Model, line: TextLine) -> Model:
     return replace(model, denoising_steps=round(steps))
 
 
-def _usual_sizes(model: Model, method: Method, amounts: Amounts) -> dict[str, int]:
+def _usual_sizes(model: Model, method: Method, amounts: StatedAmounts) -> dict[str, int]:
     if not model.is_language_model:
         return {"batch_per_gpu": _usual_batch(model), "lora_rank": 16, "sequence_length": 1}
     each = amounts.tokens_per_sample
@@ -327,7 +329,9 @@ def _usual_batch(model: Model) -> int:
     return 1 if model.denoising_steps > 1 else 32
 
 
-def _assume_sizes(job: Job, line: TextLine, amounts: Amounts, settings: TrainingSettings) -> None:
+def _assume_sizes(
+    job: Job, line: TextLine, amounts: StatedAmounts, settings: TrainingSettings
+) -> None:
     """Note what is assumed of the sizes that matter for such a job."""
     noun = "sequence" if job.model.is_language_model else job.unit.removesuffix("s")
     at_once = count(job.batch_per_gpu, noun)
@@ -359,7 +363,7 @@ def _assume_sizes(job: Job, line: TextLine, amounts: Amounts, settings: Training
             line.assume(note)
 
 
-def _method(whole: TextLine, line: TextLine, model: Model, amounts: Amounts) -> Method:
+def _method(whole: TextLine, line: TextLine, model: Model, amounts: StatedAmounts) -> Method:
     if whole.has(rf"{INFERENCE}|{SERVING}") and not whole.has(TRAINING):
         line.understand("the method inference")
         return Method.INFERENCE

@@ -103,7 +103,7 @@ _WORDS = (
 )
 
 
-def line_of(text: str) -> TextLine:
+def normalized_line(text: str) -> TextLine:
     """A text in the form that all readers expect: lower case, one space, numbers as digits."""
     plain = " ".join(
         text.lower().replace("×", "x").replace("q&a", "qa").replace("q/a", "qa").split()

@@ -3,7 +3,7 @@
 from gpu_core.decisions.requests.requirements.jobs.job import Job, Method
 from gpu_core.decisions.requests.requirements.jobs.models import AUDIO
 from gpu_core.decisions.requests.requirements.jobs.number_words import short_count
-from gpu_core.decisions.requests.requirements.reading.amounts import Amounts
+from gpu_core.decisions.requests.requirements.reading.amounts import StatedAmounts
 from gpu_core.decisions.requests.requirements.reading.prompt_lengths import TOKENS_PER_WORD
 from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate, TextLine
 from gpu_core.decisions.requests.requirements.reading.training_settings import (
@@ -26,9 +26,9 @@ _GENERATED_IMAGES = 1_000
 _AUDIO_S = 100 * 3600.0
 
 
-def amount_of(
+def work_amount(
     job: Job,
-    amounts: Amounts,
+    amounts: StatedAmounts,
     settings: TrainingSettings,
     line: TextLine,
     *,
@@ -58,7 +58,7 @@ def amount_of(
 
 
 def _counted(
-    job: Job, amounts: Amounts, settings: TrainingSettings, line: TextLine
+    job: Job, amounts: StatedAmounts, settings: TrainingSettings, line: TextLine
 ) -> float | None:
     counts = amounts.counts
     order = ("images", "seconds", "tokens", "words", "samples", "steps")
@@ -78,7 +78,7 @@ def _converted(
     job: Job,
     noun: str,
     number: float,
-    amounts: Amounts,
+    amounts: StatedAmounts,
     settings: TrainingSettings,
     line: TextLine,
 ) -> float | None:
@@ -133,7 +133,7 @@ def _of_steps(job: Job, number: float, samples: float, line: TextLine) -> float 
 
 def _of_data_set(
     job: Job,
-    amounts: Amounts,
+    amounts: StatedAmounts,
     settings: TrainingSettings,
     line: TextLine,
     *,
@@ -151,7 +151,7 @@ def _of_data_set(
     return number
 
 
-def _epochs(job: Job, amounts: Amounts, line: TextLine) -> float:
+def _epochs(job: Job, amounts: StatedAmounts, line: TextLine) -> float:
     if not job.method.is_training:
         return 1.0
     if "epochs" in amounts.counts:
@@ -165,7 +165,7 @@ def _epochs(job: Job, amounts: Amounts, line: TextLine) -> float:
     return float(data.usual_epochs)
 
 
-def _refuse_unread(job: Job, amounts: Amounts) -> None:
+def _refuse_unread(job: Job, amounts: StatedAmounts) -> None:
     """An amount that is stated and not understood is never replaced by an assumed one."""
     is_denoising = job.model.denoising_steps > 1 and not job.method.is_training
     without = {"parameters", "epochs"} | ({"steps"} if is_denoising else set())

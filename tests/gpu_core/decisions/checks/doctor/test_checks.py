@@ -29,7 +29,7 @@ from gpu_core.decisions.checks.doctor.prefect_pool import (
     missing_pool_finding,
     pool_findings,
 )
-from gpu_core.decisions.checks.doctor.rights import Answer, rights_findings
+from gpu_core.decisions.checks.doctor.rights import AccessReview, rights_findings
 from gpu_core.decisions.checks.doctor.services import (
     LedgerProbe,
     MlflowProbe,
@@ -52,7 +52,7 @@ from gpu_core.decisions.checks.prefect.pool_status import PoolStatus, QueueStatu
 from gpu_core.decisions.kubernetes.nodes.held_gpus import without_held
 from gpu_core.decisions.kubernetes.nodes.karpenter_node_pools import NodePoolOffer
 from gpu_core.decisions.kubernetes.nodes.nodes import node_facts
-from gpu_core.decisions.kubernetes.rbac.rights import RIGHTS, Option, Right
+from gpu_core.decisions.kubernetes.rbac.rights import RIGHTS, OptionalPart, Right
 from gpu_core.decisions.model.gpu_health import HealthVerdict, HeldGpu
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
 from gpu_core.decisions.policy.provisioned_nodes import ProvisionedNodes
@@ -293,7 +293,9 @@ JOBS = next(right for right in RIGHTS if (right.verb, right.resource) == ("creat
 @pytest.mark.parametrize("right", RIGHTS, ids=lambda right: f"{right} {right.name or ''}".strip())
 def test_each_right_that_is_missing_is_named(right: Right) -> None:
     """With what does not work without it; those that the worker can do without only warn."""
-    answers = [Answer(right=each, namespace=None, is_allowed=each is not right) for each in RIGHTS]
+    answers = [
+        AccessReview(right=each, namespace=None, is_allowed=each is not right) for each in RIGHTS
+    ]
     missing = [
         found
         for found in rights_findings("w", answers, is_workers=True)
@@ -307,9 +309,9 @@ def test_each_right_that_is_missing_is_named(right: Right) -> None:
 
 def test_rights() -> None:
     answers = [
-        Answer(right=JOBS, namespace="ml", is_allowed=True),
-        Answer(right=LOGS, namespace="ml", is_allowed=False),
-        Answer(right=JOBS, namespace="b", is_allowed=None),
+        AccessReview(right=JOBS, namespace="ml", is_allowed=True),
+        AccessReview(right=LOGS, namespace="ml", is_allowed=False),
+        AccessReview(right=JOBS, namespace="b", is_allowed=None),
     ]
     found = list(rights_findings("alice", answers, is_workers=False))
     check(
@@ -332,27 +334,36 @@ UPGRADE = "helm upgrade gpu infra/helm/prefect-gpu --namespace gpu-system --reus
     ("right", "namespace", "want"),
     [
         pytest.param(
-            Right(verb="list", resource="rayjobs", needed_for="runs", option=Option.FRAMEWORKS),
+            Right(
+                verb="list", resource="rayjobs", needed_for="runs", option=OptionalPart.FRAMEWORKS
+            ),
             None,
             f"{UPGRADE} --set frameworks.ray=true",
             id="of a framework",
         ),
         pytest.param(
-            Right(verb="create", resource="pods", needed_for="tests", option=Option.NODE_TASKS),
+            Right(
+                verb="create", resource="pods", needed_for="tests", option=OptionalPart.NODE_TASKS
+            ),
             None,
             f"{UPGRADE} --set nodeAnnotations.enabled=true",
             id="of node tasks",
         ),
         pytest.param(
             Right(
-                verb="patch", resource="nodes", needed_for="holds", option=Option.NODE_ANNOTATIONS
+                verb="patch",
+                resource="nodes",
+                needed_for="holds",
+                option=OptionalPart.NODE_ANNOTATIONS,
             ),
             None,
             f"{UPGRADE} --set nodeAnnotations.enabled=true",
             id="of held GPUs",
         ),
         pytest.param(
-            Right(verb="list", resource="nodepools", needed_for="plans", option=Option.KARPENTER),
+            Right(
+                verb="list", resource="nodepools", needed_for="plans", option=OptionalPart.KARPENTER
+            ),
             None,
             f"{UPGRADE} --set-file policy=POLICY_FILE",
             id="of the policy",
@@ -374,7 +385,7 @@ UPGRADE = "helm upgrade gpu infra/helm/prefect-gpu --namespace gpu-system --reus
 def test_a_missing_right_of_a_release_is_a_value_of_it(
     right: Right, namespace: str | None, want: str
 ) -> None:
-    answer = Answer(right=right, namespace=namespace, is_allowed=False)
+    answer = AccessReview(right=right, namespace=namespace, is_allowed=False)
     found, *_ = rights_findings("w", [answer], is_workers=True, release=RELEASE)
     assert found.remedy == want
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpu_core.decisions.checks.files.job_template import job_findings, template_findings
-from gpu_core.testing.builders.manifests import make_policy, template
+from gpu_core.testing.builders.manifests import make_kubernetes_policy, template
 
 NEWEST: dict[str, Any] = {
     "variables": {"properties": {"gpu_count": {"default": 1}, "nodes": {}, "shm_size": {}}},
@@ -85,11 +85,11 @@ def test_a_process_pool_has_no_pods() -> None:
     ],
 )
 def test_the_job_of_a_run(manifest: dict[str, Any], want: list[str]) -> None:
-    found = job_findings(manifest, make_policy(provisioner="karpenter"))
+    found = job_findings(manifest, make_kubernetes_policy(provisioner="karpenter"))
     assert [finding.code for finding in found] == want
 
 
 def test_what_the_worker_sets_is_no_mistake_of_the_template() -> None:
     manifest = template(restartPolicy="OnFailure")
     manifest["spec"]["backoffLimit"] = 6
-    assert list(job_findings(manifest, make_policy())) == []
+    assert list(job_findings(manifest, make_kubernetes_policy())) == []

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.costs.billing.charges import Amounts, Charges, Record
+from gpu_core.decisions.costs.billing.charges import ChargedAmounts, Charges, Record
 from gpu_core.decisions.costs.billing.focus import COLUMNS as COLUMNS_OF
 from gpu_core.decisions.costs.billing.focus import FocusRow, FocusVersion, focus_rows
 from gpu_core.decisions.costs.usage.usage import round_half_up, sum_usage
@@ -362,7 +362,7 @@ def test_any_file_adds_up_to_the_report(hours: list[int], quantity: str) -> None
     ]
     charges = Charges(records, MARCH, NOW)
     want = sum_usage(attempt_usage(a, NOW, MARCH) for _, (a,) in records)
-    amounts = Amounts()
+    amounts = ChargedAmounts()
     for charge in charges:
         amounts.add(charge)
     assert sum(amounts.micro_usd()) == want.micro_usd

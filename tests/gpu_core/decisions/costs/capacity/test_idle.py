@@ -17,8 +17,8 @@ from gpu_core.decisions.costs.capacity.idle import (
     IdleRule,
     capacity_cost,
     counted_in,
-    held_on,
     parse_idle_rule,
+    usage_on,
     with_idle,
 )
 from gpu_core.decisions.costs.capacity.overlap import twice_on
@@ -83,7 +83,7 @@ def cost(
         counted = counted_in(interval, window, at(now))
         if counted is not None:
             of_machines[interval.interval_id] = sum_usage(
-                held_on(attempt, interval.node, counted, at(now)) for attempt in attempts
+                usage_on(attempt, interval.node, counted, at(now)) for attempt in attempts
             )
             twice[interval.interval_id] = twice_on(interval, attempts, counted, at(now))
     return capacity_cost(machines, of_machines, window, at(now), twice)
@@ -173,7 +173,7 @@ def test_a_gang_pays_on_each_node_what_it_holds_there() -> None:
         price_micro_usd_per_cpu_hour=1_000,
         price_micro_usd_per_gib_hour=10,
     )
-    on = {node: held_on(gang, node, DAY, at(9)) for node in ("node-1", "node-2", "node-3")}
+    on = {node: usage_on(gang, node, DAY, at(9)) for node in ("node-1", "node-2", "node-3")}
     assert on["node-2"].exact_micro_usd == 3_670_001 + 2 * 1_000 + 10
     assert sum_usage(on.values()) == attempt_usage(gang, at(9))
     assert on["node-3"].exact_micro_usd == 0
@@ -182,7 +182,7 @@ def test_a_gang_pays_on_each_node_what_it_holds_there() -> None:
 def test_a_gang_without_gpus_pays_evenly() -> None:
     shares = tuple(NodeShare(node=f"node-{n}", gpu_ids=()) for n in (1, 2, 3))
     gang = held(1, Fraction(0), shares=shares, cpu_milli=1, price_micro_usd_per_cpu_hour=3_000)
-    assert held_on(gang, "node-1", DAY, at(9)).exact_micro_usd == 1
+    assert usage_on(gang, "node-1", DAY, at(9)).exact_micro_usd == 1
 
 
 def test_nodes_are_in_the_order_of_their_idle_cost() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from gpu_core.decisions.catalog.offerings import Catalog
 from gpu_core.decisions.costs.prices.planning_prices import with_prices_of_now
-from gpu_core.decisions.costs.prices.price_book import Capacity, PriceBook
+from gpu_core.decisions.costs.prices.price_book import PriceBook, PricedCapacity
 from gpu_core.decisions.model.cluster import Machine, Node
 from gpu_core.decisions.policy.policy import Policy, parse_policy
 from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
@@ -47,7 +47,7 @@ def at_prices(
     return with_prices_of_now(
         policy,
         nodes,
-        lambda n, machine: book.machine_price(Capacity.of_node(n), machine, at(hours)),
+        lambda n, machine: book.machine_price(PricedCapacity.of_node(n), machine, at(hours)),
     )
 
 

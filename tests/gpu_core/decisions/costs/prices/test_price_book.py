@@ -14,8 +14,8 @@ from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.decisions.catalog.offerings import Catalog, InstanceType, OfferingKey, TypeKey
 from gpu_core.decisions.catalog.sheet import parse_sheet
 from gpu_core.decisions.costs.prices.price_book import (
-    Capacity,
     PriceBook,
+    PricedCapacity,
     price_fields,
     split,
     with_price_of_now,
@@ -28,8 +28,8 @@ from gpu_core.testing.builders.workloads import make_node
 
 POLICY_PRICES = {"prices": {"a100-80gb": {"on-demand": 3.0}}, "prices_as_of": "2026-02-01"}
 OWN = {"rates": {"on-demand": {"gpu": {"a100-80gb": 2.0}, "cpu_core": 0.03, "memory_gib": 0.004}}}
-A_GPU = Capacity(gpu_type="a100-80gb", capacity_type="on-demand")
-NO_GPU = Capacity(gpu_type=None, capacity_type="on-demand")
+A_GPU = PricedCapacity(gpu_type="a100-80gb", capacity_type="on-demand")
+NO_GPU = PricedCapacity(gpu_type=None, capacity_type="on-demand")
 
 
 def catalog(*prices: dict[str, Any], **machine: Any) -> Catalog:
@@ -43,8 +43,8 @@ def price(usd: float, zone: str | None = None, capacity_type: str = "on-demand",
     return place | ({} if zone is None else {"zone": zone}) | row
 
 
-def machine(zone: str | None = None, capacity_type: str = "on-demand") -> Capacity:
-    return Capacity(
+def machine(zone: str | None = None, capacity_type: str = "on-demand") -> PricedCapacity:
+    return PricedCapacity(
         gpu_type="a100-80gb",
         capacity_type=capacity_type,
         instance_type="p4de.24xlarge",
@@ -54,7 +54,10 @@ def machine(zone: str | None = None, capacity_type: str = "on-demand") -> Capaci
 
 
 def asked(
-    capacity: Capacity, *sections: dict[str, Any], known: Catalog | None = None, when: float = 0
+    capacity: PricedCapacity,
+    *sections: dict[str, Any],
+    known: Catalog | None = None,
+    when: float = 0,
 ) -> Rates | None:
     policy = parse_policy({"version": 1} | {k: v for one in sections for k, v in one.items()})
     return PriceBook(policy=policy, catalog=known or Catalog()).rates(capacity, at(when))
@@ -96,7 +99,7 @@ def asked(
     ],
 )  # fmt: skip
 def test_the_first_source_that_knows_counts(
-    capacity: Capacity,
+    capacity: PricedCapacity,
     sections: tuple[dict[str, Any], ...],
     known: Catalog | None,
     want: tuple[int | None, str] | None,
@@ -176,7 +179,7 @@ def test_a_node_says_what_machine_it_is_and_where() -> None:
             "topology.k8s.aws/zone-id": "use1-az4",
         },
     )
-    assert Capacity.of_node(node) == machine("use1-az4", "spot")
+    assert PricedCapacity.of_node(node) == machine("use1-az4", "spot")
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.testing.builders.manifests import (
     build,
     container_of,
+    make_kubernetes_policy,
     make_launch,
-    make_policy,
     template,
     template_container,
 )
@@ -128,7 +128,7 @@ def test_what_is_not_refused_is_what_the_kube_scheduler_counts(planned, init, ot
             *(asking(f"c{n}", **{gpu: m}) for n, m in enumerate(others)),
         ],
     }
-    errors = [*unplanned(further_requests(spec, 0), {gpu: planned}, make_policy())]
+    errors = [*unplanned(further_requests(spec, 0), {gpu: planned}, make_kubernetes_policy())]
     counted = pod_requests({"spec": spec}).get(gpu, 0)
     assert bool(errors) == (counted > planned)
 
@@ -140,7 +140,7 @@ def test_a_pod_without_gpus_has_no_container_with_one(framework):
         1, is_flow=False, variables={"framework": framework, "container_command": "a.py"}
     )
     with pytest.raises(InvalidInput, match=r"initContainers\[0\].*allowed: at most 0"):
-        build_custom_job(pool, launch, make_policy())
+        build_custom_job(pool, launch, make_kubernetes_policy())
 
 
 @pytest.mark.parametrize(
@@ -166,11 +166,13 @@ def test_which_resources_are_gpus(name, want):
             "shared_gpu_resource": "example.com/part",
         }
     ]
-    assert is_gpu_resource(name, make_policy(node_pools=pools)) is want
+    assert is_gpu_resource(name, make_kubernetes_policy(node_pools=pools)) is want
 
 
 def test_before_its_node_is_known_a_run_may_get_gpus_of_any_name():
-    policy = make_policy(node_pools=[{"match_labels": {"a": "b"}, "gpu_resource": "example.com/c"}])
+    policy = make_kubernetes_policy(
+        node_pools=[{"match_labels": {"a": "b"}, "gpu_resource": "example.com/c"}]
+    )
     assert plannable({"nvidia.com/gpu": 2}, policy) == {
         "nvidia.com/gpu": 2,
         "nvidia.com/gpu.shared": 2,

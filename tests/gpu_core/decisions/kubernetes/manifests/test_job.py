@@ -17,8 +17,8 @@ from gpu_core.testing.builders.manifests import (
     build,
     container_of,
     env_of,
+    make_kubernetes_policy,
     make_launch,
-    make_policy,
     on_nodes,
     pod_of,
     template,
@@ -84,7 +84,7 @@ def test_the_kubelet_does_not_start_the_run_again():
 
 def test_the_template_is_not_changed():
     before = deepcopy(TEMPLATE)
-    build_job(TEMPLATE, make_launch(), make_policy())
+    build_job(TEMPLATE, make_launch(), make_kubernetes_policy())
     assert before == TEMPLATE
 
 

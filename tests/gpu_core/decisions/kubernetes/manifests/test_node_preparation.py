@@ -21,12 +21,12 @@ from gpu_core.decisions.kubernetes.manifests.node_preparation import (
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.policy import parse_policy
-from gpu_core.testing.builders.manifests import make_policy
+from gpu_core.testing.builders.manifests import make_kubernetes_policy
 from tests.support.kubernetes_schemas import FIRST_AND_LAST, schema_errors
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 PREFLIGHT = {"image": "cuda:12", "every": "1d"}
-POLICY = make_policy(preflight=PREFLIGHT, prepull=["train:1", "serve:2"])
+POLICY = make_kubernetes_policy(preflight=PREFLIGHT, prepull=["train:1", "serve:2"])
 
 
 def node_object(test=None, uid="machine-1", **annotations):

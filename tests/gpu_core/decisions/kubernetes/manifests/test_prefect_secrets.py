@@ -14,8 +14,8 @@ from gpu_core.decisions.policy.kubernetes import SecretReference
 from gpu_core.testing.builders.manifests import (
     build,
     env_of,
+    make_kubernetes_policy,
     make_launch,
-    make_policy,
     template_container,
 )
 
@@ -126,13 +126,15 @@ def test_every_pod_of_a_flow_has_the_keys_from_secrets(launch, version):
     jobs = build(make_launch(prefect_secrets=KEYS, **launch), LITERALS, version=version).jobs
     assert [FROM_SECRETS.items() <= env_of(job).items() for job in jobs] == [True] * len(jobs)
     assert "literal" not in json.dumps(jobs)
-    found = [each.code for job in jobs for each in lint(job, make_policy(version=version))]
+    found = [
+        each.code for job in jobs for each in lint(job, make_kubernetes_policy(version=version))
+    ]
     assert "literal-secret" not in found
 
 
 def test_a_key_in_plain_words_is_found_by_our_own_rules():
     (job,) = build(manifest=LITERALS).jobs
-    assert [each.code for each in lint(job, make_policy())].count("literal-secret") == 2
+    assert [each.code for each in lint(job, make_kubernetes_policy())].count("literal-secret") == 2
 
 
 def test_the_policys_secret_comes_first():

@@ -9,7 +9,7 @@ from gpu_core.decisions.kubernetes.variables.quantities import memory_mib, parse
 from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.testing.builders.manifests import make_policy
+from gpu_core.testing.builders.manifests import make_kubernetes_policy
 
 GIB = 1024
 
@@ -18,7 +18,7 @@ def size(shape, variables=None, gpu_type="a100-80gb", **policy):
     """The size under a policy with 10 CPUs and 100 GiB for each a100-80gb."""
     rows = {"a100-80gb": {"cpu": 10, "memory_gib": 100}, "default": {"cpu": 2, "memory_gib": 8}}
     request = parse_pod_request(variables or {})
-    return pod_size(shape, request, make_policy(per_gpu=rows, **policy), gpu_type)
+    return pod_size(shape, request, make_kubernetes_policy(per_gpu=rows, **policy), gpu_type)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from gpu_core.decisions.kubernetes.nodes.held_gpus import (
     without_held,
 )
 from gpu_core.decisions.model.cluster import Machine, Node
-from gpu_core.decisions.model.gpu_health import HealthVerdict, HeldGpu, text_of
+from gpu_core.decisions.model.gpu_health import HealthVerdict, HeldGpu, move_reason
 
 FOUND = datetime(2026, 11, 26, 12, tzinfo=UTC)
 ILL = HeldGpu(
@@ -41,7 +41,7 @@ def noted(*gpus, uid="u1"):
 def test_what_is_noted_is_read_again():
     there = {HELD_ANNOTATION: noted(ILL)}
     assert held_on(node(**there)) == {"GPU-a": ILL}
-    assert text_of([ILL]) == "GPU-a has failed: XID 79."
+    assert move_reason([ILL]) == "GPU-a has failed: XID 79."
 
 
 @pytest.mark.parametrize(

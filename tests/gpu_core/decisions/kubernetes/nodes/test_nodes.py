@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.kubernetes.nodes.nodes import node_facts
 from gpu_core.decisions.model.cluster import Machine
-from gpu_core.testing.builders.manifests import make_policy
+from gpu_core.testing.builders.manifests import make_kubernetes_policy
 from gpu_core.testing.builders.node_objects import (
     AKS_SPOT,
     EKS_AUTO,
@@ -29,7 +29,9 @@ DRIVER = "nvidia.com/gpu-driver-upgrade-state"
 
 def facts(node, *pods, held=(), **policy):
     """What is known of the node to the pool `gpus`."""
-    return node_facts(node, pods, make_policy(**policy), pool="gpus", held_gpu_ids=frozenset(held))
+    return node_facts(
+        node, pods, make_kubernetes_policy(**policy), pool="gpus", held_gpu_ids=frozenset(held)
+    )
 
 
 def test_the_machine_below_a_node_is_all_of_it() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gpu_core.decisions.kubernetes.manifests.names import RANK_LABEL
 from gpu_core.decisions.kubernetes.status.attempt_status import decisive_pod, observe
-from gpu_core.decisions.kubernetes.status.outcome import Cause, Charge, Phase, outcome
+from gpu_core.decisions.kubernetes.status.outcome import Cause, ChargedParty, Phase, outcome
 from gpu_core.decisions.kubernetes.status.pod_termination import first_start_at, last_end_at
 
 MAIN = "prefect-job"
@@ -199,39 +199,39 @@ def test_why_it_waits(pods, events, want_cause, want_words, want_needs_person):
         pytest.param(
             [pod("Failed", state=ended(3, message="Traceback\nValueError: no data\n"))],
             Cause.FAILED,
-            Charge.RUN,
+            ChargedParty.RUN,
             "exit code 3, ValueError: no data",
             id="an exit code and the last words",
         ),
         pytest.param(
             [pod("Failed", state=ended(137, "OOMKilled"))],
             Cause.OUT_OF_MEMORY,
-            Charge.RUN,
+            ChargedParty.RUN,
             "its limit is 16Gi",
             id="out of memory",
         ),
         pytest.param(
             [pod("Failed", state=ended(137))],
             Cause.FAILED,
-            Charge.RUN,
+            ChargedParty.RUN,
             "most likely out of memory",
             id="a kill without an explanation",
         ),
         pytest.param(
             [pod("Failed", state=ended(128, "StartError", message='exec: "trian": not found'))],
             Cause.NOT_STARTED,
-            Charge.RUN,
+            ChargedParty.RUN,
             "not found",
             id="a misspelt command",
         ),
         pytest.param(
-            [pod("Failed", state=ended(127))], Cause.NOT_STARTED, Charge.RUN, "127",
+            [pod("Failed", state=ended(127))], Cause.NOT_STARTED, ChargedParty.RUN, "127",
             id="a misspelt command in a shell",
         ),
         pytest.param(
             [pod("Failed", reason="DeadlineExceeded", message="active on the node too long")],
             Cause.DEADLINE,
-            Charge.LIMIT,
+            ChargedParty.LIMIT,
             "longest duration",
             id="the longest duration",
         ),
@@ -245,7 +245,7 @@ def test_why_it_waits(pods, events, want_cause, want_words, want_needs_person):
                 )
             ],
             Cause.STORAGE_EXCEEDED,
-            Charge.RUN,
+            ChargedParty.RUN,
             "prefect-gpu-shm",
             id="its own volume ran over",
         ),
@@ -259,28 +259,28 @@ def test_why_it_waits(pods, events, want_cause, want_words, want_needs_person):
                 )
             ],
             Cause.NODE_PRESSURE,
-            Charge.INTERRUPTION,
+            ChargedParty.INTERRUPTION,
             "low on resource: memory",
             id="the node ran short",
         ),
         pytest.param(
             [pod("Failed", disrupted("EvictionByEvictionAPI"), state=ended(143))],
             Cause.EVICTED,
-            Charge.INTERRUPTION,
+            ChargedParty.INTERRUPTION,
             "evicted",
             id="a drain",
         ),
         pytest.param(
             [pod("Failed", disrupted("PreemptionByScheduler", "preempting"), state=ended(143))],
             Cause.PREEMPTED_BY_POD,
-            Charge.PREEMPTION,
+            ChargedParty.PREEMPTION,
             "higher priority",
             id="the kube-scheduler preempted it",
         ),
         pytest.param(
             [pod("Failed", disrupted("DeletionByPodGC", "node not found"))],
             Cause.NODE_LOST,
-            Charge.INTERRUPTION,
+            ChargedParty.INTERRUPTION,
             "node not found",
             id="its node is gone",
         ),
@@ -295,56 +295,56 @@ def test_why_it_waits(pods, events, want_cause, want_words, want_needs_person):
                 )
             ],
             Cause.NODE_SHUTDOWN,
-            Charge.INTERRUPTION,
+            ChargedParty.INTERRUPTION,
             "imminent node shutdown",
             id="a graceful shutdown of the node",
         ),
         pytest.param(
             [pod("Failed", reason="OutOfnvidia.com/gpu", message="Node didn't have enough")],
             Cause.NODE_REFUSED,
-            Charge.INTERRUPTION,
+            ChargedParty.INTERRUPTION,
             "Node didn't have enough",
             id="the kubelet had no GPU left",
         ),
         pytest.param(
             [pod("Failed", reason="UnexpectedAdmissionError", message="unhealthy device")],
             Cause.NODE_REFUSED,
-            Charge.INTERRUPTION,
+            ChargedParty.INTERRUPTION,
             "unhealthy device",
             id="the device plugin refused",
         ),
         pytest.param(
             [pod("Failed", state=ended(137), deleted=True)],
             Cause.KILLED,
-            Charge.INTERRUPTION,
+            ChargedParty.INTERRUPTION,
             "grace period was over",
             id="killed after its grace period",
         ),
         pytest.param(
             [pod("Failed", state=ended(143), deleted=True)],
             Cause.DELETED,
-            Charge.INTERRUPTION,
+            ChargedParty.INTERRUPTION,
             "deleted",
             id="deleted, and it ended in time",
         ),
         pytest.param(
             [deleted_at("2026-09-01T11:59:50Z", ended(1))],
             Cause.DELETED,
-            Charge.INTERRUPTION,
+            ChargedParty.INTERRUPTION,
             "exit code 1",
             id="deleted, and it ended as torchrun does",
         ),
         pytest.param(
             [deleted_at("2026-09-01T12:00:10Z", ended(1))],
             Cause.FAILED,
-            Charge.RUN,
+            ChargedParty.RUN,
             "exit code 1",
             id="deleted when it had failed",
         ),
         pytest.param(
             [pod("Failed", state=ended(137, "ContainerStatusUnknown"))],
             Cause.NODE_LOST,
-            Charge.INTERRUPTION,
+            ChargedParty.INTERRUPTION,
             "does not know",
             id="the kubelet came back without memory",
         ),
@@ -368,26 +368,26 @@ def test_how_it_failed_and_who_bears_it(pods, want_cause, want_charge, want_word
                 )
             ),
             Cause.EVICTED,
-            Charge.INTERRUPTION,
+            ChargedParty.INTERRUPTION,
             id="an eviction",
         ),
         pytest.param(
             job(("Failed", "BackoffLimitExceeded", "reached the limit")),
             Cause.DELETED,
-            Charge.INTERRUPTION,
+            ChargedParty.INTERRUPTION,
             id="a plain delete, as a provisioner without patience does it",
         ),
         pytest.param(
             job(("Failed", "DeadlineExceeded", "active longer than")),
             Cause.DEADLINE,
-            Charge.LIMIT,
+            ChargedParty.LIMIT,
             id="the deadline of the Job",
         ),
-        pytest.param(None, Cause.DELETED, Charge.INTERRUPTION, id="even the Job is gone"),
+        pytest.param(None, Cause.DELETED, ChargedParty.INTERRUPTION, id="even the Job is gone"),
         pytest.param(
             job(metadata={"deletionTimestamp": "2026-09-01T12:00:00Z"}),
             Cause.DELETED,
-            Charge.INTERRUPTION,
+            ChargedParty.INTERRUPTION,
             id="the Job is about to be gone",
         ),
     ],
@@ -604,7 +604,7 @@ def test_who_saves_on_sigterm_and_ends_well_may_not_be_done(item, want):
     """Many trainers do. A flow says itself whether it was done."""
     found = seen(job(), [item])
     assert found.cause is want
-    assert found.charge is (None if want is Cause.COMPLETED else Charge.INTERRUPTION)
+    assert found.charge is (None if want is Cause.COMPLETED else ChargedParty.INTERRUPTION)
     assert found.exit_code == 0
 
 

@@ -12,7 +12,7 @@ from gpu_core.decisions.kubernetes.variables.quantities import (
     format_memory,
     memory_mib,
     parse_quantity,
-    whole,
+    parse_whole,
 )
 from gpu_core.decisions.model.errors import InvalidInput
 
@@ -86,7 +86,7 @@ def test_room_is_rounded_down_and_needs_up(cores):
 
 
 def test_pieces_are_whole():
-    assert whole("8", "nvidia.com/gpu") == 8
-    assert whole("2e0", "nvidia.com/gpu") == 2
+    assert parse_whole("8", "nvidia.com/gpu") == 8
+    assert parse_whole("2e0", "nvidia.com/gpu") == 2
     with pytest.raises(InvalidInput, match=r"nvidia\.com/gpu is not a whole number"):
-        whole("0.5", "nvidia.com/gpu")
+        parse_whole("0.5", "nvidia.com/gpu")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpu_core.adapters.files.catalog_file import shipped_catalog
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.optimization.experiments.comparison import compare
+from gpu_core.decisions.optimization.experiments.comparison import compare_trials
 from gpu_core.decisions.optimization.experiments.ladder import ChangeVerdict, ladder
 from gpu_core.decisions.optimization.experiments.projection import (
     NoProjection,
@@ -63,7 +63,7 @@ def test_a_trial_without_repeats_is_refused() -> None:
 
 def test_a_comparison_names_the_winner_and_the_trade_off() -> None:
     slow = trial(1, 100, 101, 102, p99_s=0.01)
-    found = compare("batch-size", [slow, trial(8, 500, 501, 502, p99_s=0.05)])
+    found = compare_trials("batch-size", [slow, trial(8, 500, 501, 502, p99_s=0.05)])
     assert found.cheapest == ("cpu, fp32, batch 8",)
     assert found.fastest == ("cpu, fp32, batch 1",)
     assert len(found.front) == 2
@@ -71,7 +71,7 @@ def test_a_comparison_names_the_winner_and_the_trade_off() -> None:
 
 
 def test_within_noise_there_is_no_winner() -> None:
-    found = compare("batch-size", [trial(1, 90, 100, 110), trial(2, 91, 101, 111)])
+    found = compare_trials("batch-size", [trial(1, 90, 100, 110), trial(2, 91, 101, 111)])
     assert len(found.cheapest) == 2
     assert "No winner in cost" in found.sentence
 
@@ -85,18 +85,18 @@ def test_within_noise_there_is_no_winner() -> None:
 )
 def test_what_cannot_be_compared_is_refused(trials: list[Trial], want_text: str) -> None:
     with pytest.raises(InvalidInput, match=want_text):
-        compare("batch-size", trials)
+        compare_trials("batch-size", trials)
 
 
 def test_quality_keeps_a_dearer_configuration_on_the_front() -> None:
     exact = trial(1, 100, 101, 102, quality=0.98)
     rough = trial(2, 500, 501, 502, quality=0.90)
-    assert len(compare("precision", [exact, rough]).front) == 2
+    assert len(compare_trials("precision", [exact, rough]).front) == 2
     without = [
         replace(t, repeats=tuple(replace(r, quality=None) for r in t.repeats))
         for t in (exact, rough)
     ]
-    assert len(compare("precision", without).front) == 1
+    assert len(compare_trials("precision", without).front) == 1
 
 
 def test_a_ladder_adds_up_its_savings() -> None:

@@ -6,7 +6,10 @@ import pytest
 
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.optimization.experiments.low_priority import Demand, compare_policies
+from gpu_core.decisions.optimization.experiments.low_priority import (
+    InteractiveDemand,
+    compare_policies,
+)
 from gpu_core.decisions.optimization.experiments.low_priority_page import policies_page
 from gpu_core.decisions.optimization.experiments.mlflow_runs import children_of_policies
 from gpu_core.decisions.optimization.experiments.trial import (
@@ -20,7 +23,7 @@ from gpu_core.decisions.optimization.experiments.trial import (
 BASE = Setting(device="cpu", batch_size=1, precision=Precision.FP32)
 SLOWNESS = (1.0, 1.001, 0.999)
 NOISY = (1.0, 20.0, 0.05)
-DEMAND = Demand(requests=500)
+DEMAND = InteractiveDemand(requests=500)
 
 
 def trial(batch_size: int, batch_s: float, slowness: tuple[float, ...] = SLOWNESS) -> Trial:
@@ -117,7 +120,7 @@ def test_within_noise_no_batch_size_wins() -> None:
 )
 def test_what_no_device_can_be_asked_is_refused(fields: dict[str, float], want_field: str) -> None:
     with pytest.raises(InvalidInput, match=want_field):
-        Demand(**fields)
+        InteractiveDemand(**fields)
 
 
 def test_more_requests_than_the_device_answers_are_refused_with_what_it_answers() -> None:

@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.optimization.experiments.serving import Served, poisson_arrivals, serve
+from gpu_core.decisions.optimization.experiments.serving import (
+    Served,
+    poisson_arrivals,
+    simulate_serving,
+)
 
 TIME_S = st.integers(1, 500).map(lambda ms: ms / 1000)
 SERVICE_S = st.fixed_dictionaries(
@@ -25,7 +29,7 @@ def served(
     interactive_batch: int = 1,
     service_s: dict[int, list[float]] = ONE_S,
 ) -> Served:
-    return serve(
+    return simulate_serving(
         arrivals_s,
         service_s,
         interactive_batch=interactive_batch,

@@ -12,7 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_core.decisions.model.decision_chain import Decision, Head, chained
-from gpu_core.decisions.optimization.proposals.changes import Refused, Write, apply_step, undo_step
+from gpu_core.decisions.optimization.proposals.changes import (
+    ChangeRefused,
+    Write,
+    apply_step,
+    undo_step,
+)
 from gpu_core.decisions.optimization.proposals.records import (
     WRITER,
     ProposalRecord,
@@ -85,7 +90,7 @@ class World:
         if record is None or not record.is_approved or record.applied_at is not None:
             return
         step = apply_step(record, self.target, (record,), self.now)
-        if isinstance(step, Refused):
+        if isinstance(step, ChangeRefused):
             self.append(not_applied(record, step.why, self.now))
             return
         if isinstance(step, Write):
@@ -99,7 +104,7 @@ class World:
         if record is None:
             return
         step = undo_step(record, self.target)
-        if isinstance(step, Refused):
+        if isinstance(step, ChangeRefused):
             return
         if isinstance(step, Write):
             self.target = step.target

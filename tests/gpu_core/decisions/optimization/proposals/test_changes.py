@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from gpu_core.decisions.model.decision_chain import Head, chained, check_chains
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.optimization.proposals.changes import (
+    ChangeRefused,
     Done,
-    Refused,
     Write,
     apply_step,
     approval_problem,
@@ -123,8 +123,8 @@ FIRST = replace(
 def test_one_change_of_a_deployment_is_measured_at_a_time(first, is_written):
     judged = record(APPROVED)
     step = step_of(judged, TARGET, judged, first)
-    assert isinstance(step, Write if is_written else Refused)
-    if isinstance(step, Refused):
+    assert isinstance(step, Write if is_written else ChangeRefused)
+    if isinstance(step, ChangeRefused):
         due = NOW + timedelta(days=1)
         assert step.why.startswith(
             f"gpu-type-1 changed the deployment and is measured until {due:%Y-%m-%d %H:%M} UTC"
@@ -161,7 +161,7 @@ def test_a_change_that_was_made_before_its_flow_died_is_finished_beside_another(
 )
 def test_nothing_is_applied(decisions, current, said):
     step = step_of(record(*decisions), current)
-    assert isinstance(step, Refused)
+    assert isinstance(step, ChangeRefused)
     assert said in step.why
 
 
@@ -200,7 +200,7 @@ def test_undo_leaves_other_variables_as_they_are_now(others):
 )
 def test_nothing_is_undone(decisions, current, said):
     step = undo_step(record(*decisions), current)
-    assert isinstance(step, Refused)
+    assert isinstance(step, ChangeRefused)
     assert said in step.why
 
 
@@ -208,7 +208,7 @@ def test_a_change_whose_flow_died_before_its_record_can_be_undone():
     died = record(APPROVED, begun(RECORD, NOW))
     assert undo_step(died, changed(TARGET, PROPOSAL)) == Write(target=TARGET)
     undone_then = record(APPROVED, begun(RECORD, NOW), undone(RECORD, "ada", NOW))
-    assert isinstance(step_of(undone_then, TARGET), Refused)
+    assert isinstance(step_of(undone_then, TARGET), ChangeRefused)
 
 
 OTHER = replace(TARGET, work_queue="high")
@@ -219,7 +219,7 @@ def test_a_changed_deployment_gets_another_version_that_no_earlier_answer_approv
     refused = not_applied(RECORD, "changed", NOW)
     again = record(APPROVED, refused, AGAIN)
     assert again.state is ProposalState.PROPOSED
-    assert isinstance(step_of(again, OTHER), Refused)
+    assert isinstance(step_of(again, OTHER), ChangeRefused)
     late = record(AGAIN, APPROVED)
     assert late.is_approved is None
     approval = decided(again, is_approved=True, by="bob", flow_run_id=None, now=NOW)
@@ -395,7 +395,7 @@ def test_a_change_after_which_no_run_could_start_is_refused(before, is_written):
     )
     step = apply_step(judged, target, (), NOW)
     assert isinstance(step, Write) is is_written
-    if isinstance(step, Refused):
+    if isinstance(step, ChangeRefused):
         assert "no run of the deployment could start: gpu_fraction" in step.why
 
 

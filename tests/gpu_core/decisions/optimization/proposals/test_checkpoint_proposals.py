@@ -19,7 +19,7 @@ from gpu_core.decisions.optimization.proposals.saves import (
     LEAST_RUNS,
     observed_saves,
 )
-from gpu_core.decisions.optimization.proposals.verification import verify
+from gpu_core.decisions.optimization.proposals.verification import verify_saving
 from tests.gpu_core.decisions.optimization.proposals.test_propose import (
     DAY,
     NOW,
@@ -88,7 +88,7 @@ def test_a_proposed_interval_is_verified_by_the_work_between_saves():
     changed = replace(OFTEN, checkpoint_s=float(change.proposed))
     after = list(History(5).days(changed, DAY, proposal.verify_days))
     window = Window(PERIOD.window.end, PERIOD.window.end + timedelta(days=30))
-    found = verify(proposal, run_facts(after, window, NOW + timedelta(days=60)))
+    found = verify_saving(proposal, run_facts(after, window, NOW + timedelta(days=60)))
     assert proposal.saving.low < found.saving < proposal.saving.high
 
 

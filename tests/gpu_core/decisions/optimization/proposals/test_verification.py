@@ -12,7 +12,7 @@ from gpu_core.decisions.optimization.proposals.verification import (
     due_at,
     score,
     verification_sentence,
-    verify,
+    verify_saving,
 )
 from tests.gpu_core.decisions.optimization.proposals.test_propose import (
     DAY,
@@ -39,7 +39,7 @@ def facts_after(work, seed=5, days=14):
 @pytest.mark.parametrize("runs_per_weekday", [3, 15])
 def test_more_work_is_no_loss_and_less_work_no_saving(proposal, runs_per_weekday):
     work = replace(ON_SPOT, deployment="train/gpu", runs_per_weekday=runs_per_weekday)
-    found = verify(proposal, facts_after(work))
+    found = verify_saving(proposal, facts_after(work))
     assert found.saving == pytest.approx(proposal.saving.expected, abs=0.05)
     assert found.saved_micro_usd is not None
     assert found.saved_micro_usd > 0
@@ -60,7 +60,7 @@ def test_more_work_is_no_loss_and_less_work_no_saving(proposal, runs_per_weekday
 )
 def test_the_verdict_is(proposal, per_hour, price, want):
     work = replace(ON_SPOT, per_hour=per_hour, price_micro_usd=price)
-    found = verify(proposal, facts_after(work))
+    found = verify_saving(proposal, facts_after(work))
     assert found.verdict in want
     assert found.should_undo == (found.verdict in (SavingVerdict.LESS, SavingVerdict.LOSS))
     said = verification_sentence(proposal, found)
@@ -71,7 +71,7 @@ def test_too_few_runs_or_runs_without_price_are_no_verdict(proposal):
     facts = facts_after(WORK)
     unpriced = [replace(fact, cost_micro_usd=None) for fact in facts]
     for given in (facts[:3], unpriced, []):
-        found = verify(proposal, given)
+        found = verify_saving(proposal, given)
         assert (found.verdict, found.saving, found.should_undo) == (
             SavingVerdict.UNKNOWN,
             None,
@@ -81,9 +81,9 @@ def test_too_few_runs_or_runs_without_price_are_no_verdict(proposal):
 
 
 def test_the_score_counts_losses(proposal):
-    good = verify(proposal, facts_after(replace(ON_SPOT, per_hour=0.05)))
-    bad = verify(proposal, facts_after(replace(ON_SPOT, price_micro_usd=3_300_000)))
-    unknown = verify(proposal, [])
+    good = verify_saving(proposal, facts_after(replace(ON_SPOT, per_hour=0.05)))
+    bad = verify_saving(proposal, facts_after(replace(ON_SPOT, price_micro_usd=3_300_000)))
+    unknown = verify_saving(proposal, [])
     found = score(4, [good, bad, unknown])
     assert (found.applied, found.measured, found.losses) == (4, 2, 1)
     assert found.saved_micro_usd == (good.saved_micro_usd or 0) + (bad.saved_micro_usd or 0)

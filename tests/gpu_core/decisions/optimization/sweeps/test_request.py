@@ -14,7 +14,7 @@ from gpu_core.decisions.optimization.sweeps.checks import (
 )
 from gpu_core.decisions.optimization.sweeps.page import is_over, sweep_page
 from gpu_core.decisions.optimization.sweeps.request import SweepRequest, sweep_request
-from gpu_core.decisions.optimization.sweeps.rungs import Goal, sweep_step
+from gpu_core.decisions.optimization.sweeps.rungs import MetricGoal, sweep_step
 from gpu_core.decisions.optimization.sweeps.trials import SweepTrial, sweep_run
 from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.policy.policy import Policy
@@ -198,6 +198,6 @@ def test_the_page_has_the_best_first_and_what_was_saved_and_risked() -> None:
 
 
 def test_lower_is_better_where_it_is_said_and_kept_trials_say_so() -> None:
-    text = page(goal=Goal.LOWER, keep=[3])
+    text = page(goal=MetricGoal.LOWER, keep=[3])
     assert "Trial 1 leads with accuracy 0.1" in text
     assert "parked, kept |" in text  # the one place is taken

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.optimization.sweeps.rungs import (
-    Goal,
+    MetricGoal,
     SweepDecision,
     SweepPlan,
     SweepRun,
@@ -28,7 +28,7 @@ plans = st.builds(
     first_rung_micro_usd=st.integers(1, 30),
     rungs=st.integers(1, 4),
     reduction=st.integers(2, 4),
-    goal=st.sampled_from(Goal),
+    goal=st.sampled_from(MetricGoal),
     waits_for_rung=st.booleans(),
 )
 
@@ -217,15 +217,15 @@ def test_only_the_synchronous_form_waits_for_a_slow_run(waits: bool, want: Sweep
 @pytest.mark.parametrize(
     ("metrics", "goal", "want"),
     [
-        pytest.param((0.1, 0.9, 0.5), Goal.HIGHER, "b", id="higher is better"),
-        pytest.param((0.1, 0.9, 0.5), Goal.LOWER, "a", id="lower is better"),
-        pytest.param((None, 0.9, 0.5), Goal.LOWER, "c", id="a run without a metric"),
-        pytest.param((0.5, 0.5, 0.5), Goal.HIGHER, "a", id="equal ones by their ids"),
-        pytest.param((None, None, None), Goal.HIGHER, None, id="none has a metric"),
+        pytest.param((0.1, 0.9, 0.5), MetricGoal.HIGHER, "b", id="higher is better"),
+        pytest.param((0.1, 0.9, 0.5), MetricGoal.LOWER, "a", id="lower is better"),
+        pytest.param((None, 0.9, 0.5), MetricGoal.LOWER, "c", id="a run without a metric"),
+        pytest.param((0.5, 0.5, 0.5), MetricGoal.HIGHER, "a", id="equal ones by their ids"),
+        pytest.param((None, None, None), MetricGoal.HIGHER, None, id="none has a metric"),
     ],
 )
 def test_the_best_by_the_goal_is_promoted(
-    metrics: tuple[float | None, ...], goal: Goal, want: str | None
+    metrics: tuple[float | None, ...], goal: MetricGoal, want: str | None
 ) -> None:
     runs = [reached(name, metric) for name, metric in zip("abc", metrics, strict=True)]
     steps = sweep_step(replace(PLAN, goal=goal), runs, 1).steps
@@ -290,7 +290,7 @@ def test_too_few_runs_that_went_on_say_nothing_of_the_chance() -> None:
 
 @pytest.mark.parametrize("diverged", [1e200, 1.7e308])
 def test_a_perplexity_of_a_training_that_has_diverged_stops_no_sweep(diverged: float) -> None:
-    plan = replace(PLAN, rungs=2, goal=Goal.LOWER)
+    plan = replace(PLAN, rungs=2, goal=MetricGoal.LOWER)
     gone_on = [reached("a", 9.0, 7.0), reached("b", 8.0, 4.0), reached("c", 7.0, 4.0)]
     near, far = reached("d", 9.5), reached("e", diverged)
     want = lost_chance(plan, gone_on, [near])

@@ -15,8 +15,8 @@ from gpu_core.decisions.scheduling.queue.queue_table import (
     QueueTableEntry,
     artifact_key,
     from_row,
+    notices_in,
     notices_metadata,
-    notices_of,
     queue_markdown,
     table_entries,
     to_json,
@@ -132,7 +132,7 @@ def test_the_line_of_a_pool_has_a_key_that_prefect_accepts():
 def test_notices_of_any_length_are_read_back_from_what_prefect_keeps(notices: list[str]) -> None:
     """Prefect cuts a value of the metadata off after 500 characters."""
     kept = Artifact(key="gpu-queue-gpu", metadata_=notices_metadata(notices)).metadata_
-    assert notices_of(kept) == tuple(notices)
+    assert notices_in(kept) == tuple(notices)
 
 
 @pytest.mark.parametrize(
@@ -146,4 +146,4 @@ def test_notices_of_any_length_are_read_back_from_what_prefect_keeps(notices: li
     ],
 )
 def test_metadata_without_notices_has_none(metadata: dict[str, str] | None) -> None:
-    assert notices_of(metadata) == ()
+    assert notices_in(metadata) == ()

@@ -11,7 +11,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.policy import Policy, parse_policy
 from gpu_core.decisions.scheduling.cycle.planner import Planner
 from gpu_core.decisions.simulation.cluster.engine import SimulationOptions, simulate
-from gpu_core.decisions.simulation.cluster.outcomes import Held, JobOutcome, Simulation
+from gpu_core.decisions.simulation.cluster.outcomes import JobOutcome, SimulatedAttempt, Simulation
 from gpu_core.decisions.simulation.cluster.run_time_oracle import (
     NoRunTimes,
     RunTimeOracle,
@@ -154,7 +154,10 @@ def test_a_node_that_goes_interrupts_and_one_that_comes_takes_up_again() -> None
     assert simulation.outcomes == (
         JobOutcome(
             job=simulation.outcomes[0].job,
-            attempts=(Held(0, 250, 50, FLAVOR, was_interrupted=True), Held(400, 700, 0, FLAVOR)),
+            attempts=(
+                SimulatedAttempt(0, 250, 50, FLAVOR, was_interrupted=True),
+                SimulatedAttempt(400, 700, 0, FLAVOR),
+            ),
             finished_s=700,
             preemptions=0,
             interruptions=1,
@@ -171,8 +174,8 @@ def test_a_node_that_goes_while_a_victim_leaves_it_cuts_its_grace_short() -> Non
     victim, urgent = job("v", 0, 500), job("u", 250, 10, priority=9)
     outcome = replay(victim, urgent, policy=BY_PRIORITY, events=events, grace_s=20).outcomes[0]
     assert outcome.attempts == (
-        Held(0, 255, 5, FLAVOR, was_interrupted=True),
-        Held(310, 560, 0, FLAVOR),
+        SimulatedAttempt(0, 255, 5, FLAVOR, was_interrupted=True),
+        SimulatedAttempt(310, 560, 0, FLAVOR),
     )
 
 
@@ -255,7 +258,7 @@ def test_an_attempt_is_taken_again_when_it_has_repaid_its_preemption() -> None:
     }
 
 
-def costs_s(outcome: JobOutcome) -> list[tuple[Held, float]]:
+def costs_s(outcome: JobOutcome) -> list[tuple[SimulatedAttempt, float]]:
     """Each attempt that began after a preemption, with what all before it had cost, by hand."""
     found, cost_s = [], 0.0
     for number, held in enumerate(outcome.attempts):

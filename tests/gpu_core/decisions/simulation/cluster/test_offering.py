@@ -5,7 +5,7 @@ import pytest
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.simulation.cluster.offering import (
-    Offering,
+    OfferedLoad,
     Placer,
     by_strategy,
     offer,
@@ -21,7 +21,7 @@ NODES = (make_node("n1", 2), make_node("n2", 2))
         pytest.param(
             # 1 to n1, 2 to n2, 1 to n1; then nothing is left for the second 2.
             by_strategy(NODES, Strategy.BEST_FIT),
-            Offering(
+            OfferedLoad(
                 offered=4,
                 failed=1,
                 arrived_percent=150,
@@ -33,7 +33,7 @@ NODES = (make_node("n1", 2), make_node("n2", 2))
         pytest.param(
             # 1 to n1, 2 to n2 as no other has them, 1 to n1 again.
             by_strategy(NODES, Strategy.FRAGMENTATION_AWARE),
-            Offering(
+            OfferedLoad(
                 offered=4,
                 failed=1,
                 arrived_percent=150,
@@ -44,7 +44,7 @@ NODES = (make_node("n1", 2), make_node("n2", 2))
         ),
     ],
 )
-def test_what_fits_nowhere_is_lost(place: Placer, want: Offering) -> None:
+def test_what_fits_nowhere_is_lost(place: Placer, want: OfferedLoad) -> None:
     """Two nodes of 2 GPUs are asked for 1, 2, 1 and 2."""
     shapes = [Shape(gpu_count=gpus) for gpus in (1, 2, 1, 2)]
     assert offer(shapes, 4, place) == want

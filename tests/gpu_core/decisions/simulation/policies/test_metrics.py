@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_core.decisions.model.cluster import Flavor
-from gpu_core.decisions.simulation.cluster.outcomes import Held, JobOutcome, Simulation
+from gpu_core.decisions.simulation.cluster.outcomes import JobOutcome, SimulatedAttempt, Simulation
 from gpu_core.decisions.simulation.cluster.trace import TraceJob
 from gpu_core.decisions.simulation.policies.metrics import (
     cost_micro_usd,
@@ -28,7 +28,8 @@ def outcome(
 ) -> JobOutcome:
     """A job that held its GPUs in these spans; what was lost was lost in the first."""
     held = tuple(
-        Held(start, end, 0.0 if i else lost_s, A100) for i, (start, end) in enumerate(spans)
+        SimulatedAttempt(start, end, 0.0 if i else lost_s, A100)
+        for i, (start, end) in enumerate(spans)
     )
     worked_s = sum(h.end_s - h.start_s - h.lost_s for h in held)
     return JobOutcome(
@@ -83,8 +84,8 @@ def test_what_interruptions_and_checkpoints_cost() -> None:
     interrupted = JobOutcome(
         job=TraceJob(job_id="a", submit_s=0, duration_s=4500, gpu_count=2),
         attempts=(
-            Held(0, 3600, 1800, A100, was_interrupted=True),
-            Held(5400, 9000, 0, A100, stalled_s=900),
+            SimulatedAttempt(0, 3600, 1800, A100, was_interrupted=True),
+            SimulatedAttempt(5400, 9000, 0, A100, stalled_s=900),
         ),
         finished_s=9000,
         preemptions=0,
@@ -100,7 +101,7 @@ def test_an_interrupted_job_that_never_gets_gpus_again_has_not_recovered() -> No
     """Unknown is None, never 0."""
     lost = JobOutcome(
         job=TraceJob(job_id="a", submit_s=0, duration_s=10),
-        attempts=(Held(0, 5, 0, A100, was_interrupted=True),),
+        attempts=(SimulatedAttempt(0, 5, 0, A100, was_interrupted=True),),
         finished_s=None,
         preemptions=0,
         interruptions=1,

@@ -12,7 +12,7 @@ from benchmarks.renewal_trace import renewal_trace
 from gpu_core.adapters.traces.spot import read_spot_trace
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.capacity import CapacityPolicy, StrategyName
-from gpu_core.decisions.simulation.spot.comparison import Comparison, compare
+from gpu_core.decisions.simulation.spot.comparison import StrategyComparison, compare_strategies
 from gpu_core.decisions.simulation.spot.optimum import optimum_cost_ratios
 from gpu_core.decisions.simulation.spot.replay import Task, replay, watched
 from gpu_core.decisions.simulation.spot.trace import SpotTrace, window_starts
@@ -165,7 +165,7 @@ def test_a_renewal_trace_has_its_means() -> None:
 
 
 @pytest.fixture(scope="module")
-def table_3() -> Comparison:
+def table_3() -> StrategyComparison:
     """48 hours in 60, on the eight two-week traces, with fewer starts than the bench has."""
     folder = Path(os.environ.get("PREFECT_GPU_DATA", SHARED_DATA)) / "spot"
     paths = sorted(folder.glob("aws-2022-10-26_*.json"))
@@ -177,10 +177,12 @@ def table_3() -> Comparison:
         for trace in traces
     ]
     one = task(48 * 3600, 60 * 3600, 720, 3_144_600)
-    return compare(firsts, one, ("greedy", "uniform-progress", "patience"), starts=8, seed=1)
+    return compare_strategies(
+        firsts, one, ("greedy", "uniform-progress", "patience"), starts=8, seed=1
+    )
 
 
-def test_the_papers_table_3(table_3: Comparison) -> None:
+def test_the_papers_table_3(table_3: StrategyComparison) -> None:
     """Hours of on-demand: greedy 30.8, Uniform Progress 25.1. 64 starts leave an error."""
     greedy, uniform_progress, _ = table_3.results
     assert greedy.on_demand_h == pytest.approx(30.8, abs=3.5)
@@ -188,7 +190,7 @@ def test_the_papers_table_3(table_3: Comparison) -> None:
     assert greedy.on_demand_h + greedy.spot_h == pytest.approx(48)
 
 
-def test_the_optimum_of_another_measurement(table_3: Comparison) -> None:
+def test_the_optimum_of_another_measurement(table_3: StrategyComparison) -> None:
     """.6317, at starts with which spot was up for 55.3 % of the time; its spread is as here."""
     errors = table_3.optimum_errors
     there = table_3.optimum_cost + errors.by_spot_up * (0.553 - table_3.spot_up)
@@ -196,7 +198,7 @@ def test_the_optimum_of_another_measurement(table_3: Comparison) -> None:
     assert table_3.optimum_cost == pytest.approx(0.6388, abs=3 * errors.standard_error)
 
 
-def test_patience_is_cheaper_and_misses_nothing(table_3: Comparison) -> None:
+def test_patience_is_cheaper_and_misses_nothing(table_3: StrategyComparison) -> None:
     """Than Uniform Progress, on the same starts, and within an eighth of the optimum."""
     greedy, uniform_progress, patience = table_3.results
     assert patience.mean_cost < uniform_progress.mean_cost < greedy.mean_cost

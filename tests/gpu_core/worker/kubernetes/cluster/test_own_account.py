@@ -8,7 +8,7 @@ import anyio
 import pytest
 from aiohttp import web
 
-from gpu_core.decisions.kubernetes.rbac.account_token import Account, account_of
+from gpu_core.decisions.kubernetes.rbac.account_token import ServiceAccount, account_of
 from gpu_core.decisions.kubernetes.rbac.permitted_references import WorkersOwn
 from gpu_core.worker.kubernetes.cluster.own_account import read_workers_own
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
@@ -27,15 +27,17 @@ def token(claims):
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        pytest.param(token(BOUND), Account("gpu-system", "gpu-worker", "gpu-worker-1"), id="bound"),
+        pytest.param(
+            token(BOUND), ServiceAccount("gpu-system", "gpu-worker", "gpu-worker-1"), id="bound"
+        ),
         pytest.param(
             f"Bearer {token({'sub': SUBJECT})}",
-            Account("gpu-system", "gpu-worker", None),
+            ServiceAccount("gpu-system", "gpu-worker", None),
             id="before 1.21, as in a header",
         ),
         pytest.param(
             token({"sub": SUBJECT, "kubernetes.io": "text"}),
-            Account("gpu-system", "gpu-worker", None),
+            ServiceAccount("gpu-system", "gpu-worker", None),
             id="a claim of another form",
         ),
         pytest.param(token({"sub": "ada@example.com"}), None, id="a person's"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
 from gpu_core.worker.kubernetes.logs import output
-from gpu_core.worker.kubernetes.logs.output import Output, OutputFollower
+from gpu_core.worker.kubernetes.logs.output import ContainerOutput, OutputFollower
 from tests.gpu_core.adapters.kubernetes.api_server import serving
 
 EPOCH = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -91,7 +91,7 @@ def reported_by(server):
             follower = OutputFollower(api, MissingRights(), connections=1, turn_s=0.0)
             for name in CONTAINERS:
                 lines = reported[name]
-                followed = Output(
+                followed = ContainerOutput(
                     key=name, namespace="ml", pod=name, container="main",
                     emit=lambda line, lines=lines: lines.append(line.text),
                     is_over=lambda: server.has_ended,

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
-from gpu_core.worker.kubernetes.logs.connection_turns import Places
+from gpu_core.worker.kubernetes.logs.connection_turns import ConnectionTurns
 from gpu_core.worker.kubernetes.logs.log_position import OVERLAP, LogLine, LogPosition
-from gpu_core.worker.kubernetes.logs.output import Output, OutputFollower
+from gpu_core.worker.kubernetes.logs.output import ContainerOutput, OutputFollower
 from tests.gpu_core.adapters.kubernetes.api_server import serving
 
 EPOCH = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -165,7 +165,7 @@ class Received:
             self.lines[name].append(line.text)
             self._changed.set()
 
-        return Output(
+        return ContainerOutput(
             key=name,
             namespace="ml",
             pod=name,
@@ -235,7 +235,7 @@ async def takes(places, key, order, held):
 
 def test_a_place_is_kept_while_none_waits_and_given_up_after_a_turn():
     async def scenario():
-        places, order, never = Places(1, turn_s=0.01), [], anyio.Event()
+        places, order, never = ConnectionTurns(1, turn_s=0.01), [], anyio.Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(takes, places, "a", order, never)
             await anyio.wait_all_tasks_blocked()
@@ -252,7 +252,7 @@ def test_a_place_is_kept_while_none_waits_and_given_up_after_a_turn():
 
 def test_who_is_in_a_hurry_is_next_and_keeps_its_place():
     async def scenario():
-        places, order, never = Places(1, turn_s=0.01), [], anyio.Event()
+        places, order, never = ConnectionTurns(1, turn_s=0.01), [], anyio.Event()
         async with anyio.create_task_group() as tasks:
             for key in "abc":
                 tasks.start_soon(takes, places, key, order, never)
@@ -272,7 +272,7 @@ def test_who_is_in_a_hurry_is_next_and_keeps_its_place():
 
 def test_who_stops_waiting_takes_no_place_with_it():
     async def scenario():
-        places, order, end = Places(1, turn_s=60), [], anyio.Event()
+        places, order, end = ConnectionTurns(1, turn_s=60), [], anyio.Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(takes, places, "a", order, end)
             await anyio.wait_all_tasks_blocked()

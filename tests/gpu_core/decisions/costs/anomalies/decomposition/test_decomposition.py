@@ -23,7 +23,7 @@ from gpu_core.decisions.costs.anomalies.decomposition.decomposition import (
 from gpu_core.decisions.costs.anomalies.decomposition.drivers import Driver
 from gpu_core.decisions.costs.anomalies.decomposition.explanation import Explainer
 from gpu_core.decisions.costs.anomalies.decomposition.parts import Part, parts_of_day
-from gpu_core.decisions.costs.anomalies.decomposition.sentences import describe
+from gpu_core.decisions.costs.anomalies.decomposition.sentences import contribution_text
 from gpu_core.decisions.costs.reports.cost_history import TOTAL, Scope
 from gpu_core.decisions.costs.usage.usage import round_half_up
 from gpu_core.decisions.costs.usage.usage_cost import Window, run_cost
@@ -63,7 +63,7 @@ def explain(before: Iterable[Record], now: Iterable[Record]) -> Decomposition:
 
 def said(found: Decomposition) -> list[tuple[float, str]]:
     """The contributions in dollars and words."""
-    return [(each.micro_usd / MICRO, describe(each)) for each in found.contributions]
+    return [(each.micro_usd / MICRO, contribution_text(each)) for each in found.contributions]
 
 
 USUAL = [record("a"), record("b")]

@@ -11,7 +11,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.requests.requirements.estimates.duration import (
     Basis,
     Hardware,
-    Observed,
+    ObservedThroughput,
     Utilisation,
     duration_of,
     flop_per_unit,
@@ -134,7 +134,7 @@ def test_a_quarter_of_a_gpu_takes_four_times_as_long():
 
 def test_history_replaces_the_prior_on_the_same_gpu_type():
     job = make_job("llama-2-7b", amount=1e9)
-    observed = Observed(hardware=on("a100-80gb"), units_per_s=(2500.0, 2600.0, 2400.0))
+    observed = ObservedThroughput(hardware=on("a100-80gb"), units_per_s=(2500.0, 2600.0, 2400.0))
     reached = learned(job, observed, WHOLE, "a100-80gb")
     found = duration_of(job, on("a100-80gb"), WHOLE, reached)
     assert found.basis is Basis.OBSERVED
@@ -144,7 +144,7 @@ def test_history_replaces_the_prior_on_the_same_gpu_type():
 
 def test_history_on_another_gpu_type_has_wider_bounds():
     job = make_job("llama-2-7b")
-    observed = Observed(hardware=on("a100-80gb"), units_per_s=(2500.0,))
+    observed = ObservedThroughput(hardware=on("a100-80gb"), units_per_s=(2500.0,))
     reached = learned(job, observed, WHOLE, "h100-80gb")
     assert reached.basis is Basis.TRANSFERRED
     assert reached.high / reached.low == pytest.approx(1.69)
@@ -154,15 +154,17 @@ def test_history_on_another_gpu_type_has_wider_bounds():
     ("observed", "want_message"),
     [
         pytest.param(
-            Observed(hardware=on("a100-80gb"), units_per_s=()),
+            ObservedThroughput(hardware=on("a100-80gb"), units_per_s=()),
             "observed is no throughput (got []); allowed: tokens per second, more than 0",
             id="none",
         ),
         pytest.param(
-            Observed(hardware=on("a100-80gb"), units_per_s=(5.0, 0.0)), "no throughput", id="zero"
+            ObservedThroughput(hardware=on("a100-80gb"), units_per_s=(5.0, 0.0)),
+            "no throughput",
+            id="zero",
         ),
         pytest.param(
-            Observed(hardware=on("t4"), units_per_s=(5.0,)),
+            ObservedThroughput(hardware=on("t4"), units_per_s=(5.0,)),
             "observed cannot be of such a job (got 't4'); name a GPU type that computes in bf16",
             id="where it cannot run",
         ),
@@ -181,7 +183,7 @@ gpu_types = st.sampled_from(sorted(set(GPU_TYPES) - {"t4", "v100-16gb", "v100-32
 @given(method=methods, gpu_type=gpu_types, speed=st.floats(1, 1e6))
 def test_one_observed_speed_is_predicted_again(method, gpu_type, speed):
     job = make_job("llama-3-8b", method)
-    observed = Observed(hardware=on(gpu_type), units_per_s=(speed,))
+    observed = ObservedThroughput(hardware=on(gpu_type), units_per_s=(speed,))
     found = duration_of(job, on(gpu_type), WHOLE, learned(job, observed, WHOLE, gpu_type))
     assert found.likely_s == pytest.approx(job.amount / speed)
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requests.requirements.reading.stated_limits import Limits
+from gpu_core.decisions.requests.requirements.reading.stated_limits import StatedLimits
 from gpu_core.decisions.requests.requirements.reading.text import read_text
 
 A100 = ("a100-40gb", "a100-80gb")
@@ -15,53 +15,53 @@ A100 = ("a100-40gb", "a100-80gb")
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        ("fine-tune a 7B on 8 H100s", Limits(gpu_types=("h100-80gb",), gpus=8)),
-        ("fine-tune a 7B on 4 GPUs", Limits(gpus=4)),
-        ("fine-tune a 7B on four GPUs", Limits(gpus=4)),
-        ("fine-tune a 7B on a single GPU", Limits(gpus=1)),
-        ("fine-tune a 7B with 2x a100 80gb", Limits(gpu_types=("a100-80gb",), gpus=2)),
-        ("fine-tune a 7B with 2×A100", Limits(gpu_types=A100, gpus=2)),
-        ("fine-tune a 7B on A100 x 4", Limits(gpu_types=A100, gpus=4)),
-        ("fine-tune a 7B on an NVIDIA A10G", Limits(gpu_types=("a10g",), gpus=1)),
-        ("fine-tune a 7B on T4", Limits(gpu_types=("t4",))),
+        ("fine-tune a 7B on 8 H100s", StatedLimits(gpu_types=("h100-80gb",), gpus=8)),
+        ("fine-tune a 7B on 4 GPUs", StatedLimits(gpus=4)),
+        ("fine-tune a 7B on four GPUs", StatedLimits(gpus=4)),
+        ("fine-tune a 7B on a single GPU", StatedLimits(gpus=1)),
+        ("fine-tune a 7B with 2x a100 80gb", StatedLimits(gpu_types=("a100-80gb",), gpus=2)),
+        ("fine-tune a 7B with 2×A100", StatedLimits(gpu_types=A100, gpus=2)),
+        ("fine-tune a 7B on A100 x 4", StatedLimits(gpu_types=A100, gpus=4)),
+        ("fine-tune a 7B on an NVIDIA A10G", StatedLimits(gpu_types=("a10g",), gpus=1)),
+        ("fine-tune a 7B on T4", StatedLimits(gpu_types=("t4",))),
         (
             "fine-tune a 7B on 2 nodes of 8 H100",
-            Limits(gpu_types=("h100-80gb",), gpus=16, nodes=2),
+            StatedLimits(gpu_types=("h100-80gb",), gpus=16, nodes=2),
         ),
-        ("fine-tune a 7B within 6 hours", Limits(within_s=6 * 3600)),
-        ("fine-tune a 7B within a day", Limits(within_s=86_400)),
-        ("fine-tune a 7B in half a day", Limits(within_s=12 * 3600)),
-        ("fine-tune a 7B in half an hour", Limits(within_s=1800)),
-        ("label 1M ads in ad groups with a 7B", Limits()),
+        ("fine-tune a 7B within 6 hours", StatedLimits(within_s=6 * 3600)),
+        ("fine-tune a 7B within a day", StatedLimits(within_s=86_400)),
+        ("fine-tune a 7B in half a day", StatedLimits(within_s=12 * 3600)),
+        ("fine-tune a 7B in half an hour", StatedLimits(within_s=1800)),
+        ("label 1M ads in ad groups with a 7B", StatedLimits()),
         (
             "fine-tune a 7B in 2 days for under $50",
-            Limits(within_s=172_800, budget_micro_usd=50_000_000),
+            StatedLimits(within_s=172_800, budget_micro_usd=50_000_000),
         ),
-        ("fine-tune a 7B for at most $12.50", Limits(budget_micro_usd=12_500_000)),
+        ("fine-tune a 7B for at most $12.50", StatedLimits(budget_micro_usd=12_500_000)),
         (
             "fine-tune a 7B on l40s or h100",
-            Limits(gpu_types=("l40s", "h100-80gb")),
+            StatedLimits(gpu_types=("l40s", "h100-80gb")),
         ),
-        ("fine-tune a 7B on 2 nodes with 8 GPUs each", Limits(gpus=16, nodes=2)),
-        ("fine-tune a 7B on a single 48GB GPU", Limits(gpu_types=("l40s",), gpus=1)),
-        ("fine-tune a 7B on 2x 24 GB GPUs", Limits(gpu_types=("a10g", "l4"), gpus=2)),
-        ("fine-tune a 7B with 24GB of VRAM", Limits(gpu_types=("a10g", "l4"))),
+        ("fine-tune a 7B on 2 nodes with 8 GPUs each", StatedLimits(gpus=16, nodes=2)),
+        ("fine-tune a 7B on a single 48GB GPU", StatedLimits(gpu_types=("l40s",), gpus=1)),
+        ("fine-tune a 7B on 2x 24 GB GPUs", StatedLimits(gpu_types=("a10g", "l4"), gpus=2)),
+        ("fine-tune a 7B with 24GB of VRAM", StatedLimits(gpu_types=("a10g", "l4"))),
         (
             "fine-tune a 7B on at least 141 GB gpus",
-            Limits(gpu_types=("b200", "h200")),
+            StatedLimits(gpu_types=("b200", "h200")),
         ),
         (
             "pretrain a 7B, 32 nodes x 8 h100",
-            Limits(gpu_types=("h100-80gb",), gpus=256, nodes=32),
+            StatedLimits(gpu_types=("h100-80gb",), gpus=256, nodes=32),
         ),
-        ("fine-tune a 7B", Limits()),
-        ("train resnet-18 on t5 samples 10k", Limits()),
-        ("fine-tune a 7B for $1.5k", Limits(budget_micro_usd=1_500_000_000)),
-        ("fine-tune a 7B for at most $5 million", Limits(budget_micro_usd=5_000_000_000_000)),
-        ("fine-tune a 7B for 2k dollars", Limits(budget_micro_usd=2_000_000_000)),
-        ("fine-tune a 7B for 500 USD", Limits(budget_micro_usd=500_000_000)),
-        ("fine-tune a 7B for under 50 bucks", Limits(budget_micro_usd=50_000_000)),
-        ("fine-tune a 7B, budget 50 dollars", Limits(budget_micro_usd=50_000_000)),
+        ("fine-tune a 7B", StatedLimits()),
+        ("train resnet-18 on t5 samples 10k", StatedLimits()),
+        ("fine-tune a 7B for $1.5k", StatedLimits(budget_micro_usd=1_500_000_000)),
+        ("fine-tune a 7B for at most $5 million", StatedLimits(budget_micro_usd=5_000_000_000_000)),
+        ("fine-tune a 7B for 2k dollars", StatedLimits(budget_micro_usd=2_000_000_000)),
+        ("fine-tune a 7B for 500 USD", StatedLimits(budget_micro_usd=500_000_000)),
+        ("fine-tune a 7B for under 50 bucks", StatedLimits(budget_micro_usd=50_000_000)),
+        ("fine-tune a 7B, budget 50 dollars", StatedLimits(budget_micro_usd=50_000_000)),
     ],
 )
 def test_limits(text, want):
