@@ -60,7 +60,7 @@ def measure(samples: int) -> str:
 
 def measure_attempt(gpu_ids: list[str], folder: Path, duration_s: float) -> str:
     """Run the sampler of an attempt on these GPUs; one line with the result."""
-    program, warm_up_s = Path("gpu_core/worker/process/attempt_sampler.py"), 10.0
+    program, warm_up_s = Path("gpu_core/worker/process/attempts/attempt_sampler.py"), 10.0
     command = [sys.executable, "-P", str(program), str(folder), "1", *gpu_ids]
     environment = os.environ | {"PREFECT_GPU_LAUNCHER_PID": str(os.getpid())}
     with subprocess.Popen(command, env=environment) as process:

@@ -17,7 +17,7 @@ from pathlib import Path
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.policy.placement import Strategy
-from gpu_core.decisions.simulation.cluster.offering import by_strategy, offer
+from gpu_core.decisions.simulation.cluster.offered_load import by_strategy, offer
 
 # Allocated % at 130 % arrivals, from the published runs of the FGD repository, by order.
 _FGD_SAME_ORDER = {

@@ -44,8 +44,8 @@ from gpu_core.worker.pending.refusals import Refusals
 from gpu_core.worker.pending.scale_hints import ScaleHints
 from gpu_core.worker.pending.waiting_report import WaitingReport
 from gpu_core.worker.prefect.starts_first import StartsFirst
-from gpu_core.worker.settings import GpuWorkerSettings, file_name
 from gpu_core.worker.startup.connections import Connections
+from gpu_core.worker.startup.settings import GpuWorkerSettings, file_name
 from gpu_core.worker.watch.accrued_costs import AccruedCosts
 from gpu_core.worker.watch.budget_alerts import BudgetAlerts
 from gpu_core.worker.watch.budgets import BudgetWatch
@@ -57,7 +57,7 @@ from gpu_core.worker.watch.idle_runs import IdleWatch
 from gpu_core.worker.watch.nodes import PoolNodes
 from gpu_core.worker.watch.outages import OutageWatch
 from gpu_core.worker.watch.policy import PolicySource
-from gpu_core.worker.watch.pool import PoolWatch
+from gpu_core.worker.watch.pool_status import PoolWatch
 from gpu_core.worker.watch.prices import Prices
 from gpu_core.worker.watch.run_costs import start_run_costs
 from gpu_core.worker.watch.spooled_writes import SpooledWrites

@@ -28,8 +28,8 @@ from gpu_core.worker.infrastructure import Started
 from gpu_core.worker.prefect.starts_first import StartsFirst
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.scheduler import GpuScheduler
-from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.connections import Connections
+from gpu_core.worker.startup.settings import GpuWorkerSettings
 
 TEMPLATE = GpuProcessWorker.get_default_base_job_template()
 POOL, QUEUE, FLOW = UUID(int=1), UUID(int=2), UUID(int=3)

@@ -12,8 +12,8 @@ from gpu_core.cli.check.manifests import check_manifest, check_policy, policies_
 from gpu_core.cli.check.output import as_json, as_text
 from gpu_core.cli.check.sources import CheckedFile, read_sources
 from gpu_core.cli.shared.prefect_settings import load_prefect
+from gpu_core.decisions.checks.files.file_kinds import KINDS, FileKind, kind_of
 from gpu_core.decisions.checks.files.findings import FileFinding, FileReport, of_error
-from gpu_core.decisions.checks.files.kinds import KINDS, FileKind, kind_of
 from gpu_core.decisions.kubernetes.lint import Severity
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import count

@@ -51,9 +51,9 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker import WORKERS, GpuKubernetesWorker
 from gpu_core.worker.operations.bounded_call import begin
-from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.checks import read_settings
 from gpu_core.worker.startup.secrecy import Secrets, prefect_keys, secrets_of
+from gpu_core.worker.startup.settings import GpuWorkerSettings
 
 _CLUSTER_S = 45.0
 """For a log-in program of a cloud, and for the parts, which have limits of their own."""

@@ -26,8 +26,8 @@ from gpu_core.decisions.checks.doctor.prefect_pool import (
 )
 from gpu_core.decisions.checks.prefect.pool_claim import PoolClaim
 from gpu_core.decisions.checks.prefect.pool_status import PoolStatus
-from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.connections import Connections, read_connections
+from gpu_core.worker.startup.settings import GpuWorkerSettings
 
 # The header `Date` has whole seconds, which are cut off.
 _DATE_STEP_S = 1.0

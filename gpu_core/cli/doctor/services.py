@@ -27,7 +27,7 @@ from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.redaction import secrets_in
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.startup.settings import GpuWorkerSettings
 
 
 class Call(NamedTuple):

@@ -20,7 +20,7 @@ from gpu_core.decisions.checks.prefect.pool_blocks import (
     pool_block_name,
 )
 from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess, split_credentials
-from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.startup.settings import GpuWorkerSettings
 
 # The modules are named, because the library may not depend on blocks.
 _BLOCK_TYPES = (

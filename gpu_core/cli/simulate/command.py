@@ -23,7 +23,7 @@ from gpu_core.adapters.traces.openb import (
     read_openb_shapes,
 )
 from gpu_core.adapters.traces.table import read_table
-from gpu_core.cli.simulate.offering import run_offering
+from gpu_core.cli.simulate.offered_load import run_offering
 from gpu_core.cli.simulate.options import SimulateOptions
 from gpu_core.cli.simulate.table import simulation_table
 from gpu_core.decisions.model.cluster import Flavor, Node

@@ -25,7 +25,7 @@ from gpu_core.decisions.spot.retry_backoff import (
 from gpu_core.decisions.spot.run_budget import budget_left_micro_usd, spent_hold
 from gpu_core.decisions.spot.state import SENTENCES, Capacity, CapacityDecision, Rule
 from gpu_core.decisions.spot.target_mix import choose_for_mix
-from gpu_core.decisions.spot.waiting import waiting_hold
+from gpu_core.decisions.spot.waiting_for_spot import waiting_hold
 from gpu_core.decisions.spot.zone_preference import PreferredZones
 
 

@@ -24,8 +24,8 @@ from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import Throttle
 from gpu_core.worker.pending.history import History
-from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.connections import Connections, read_checkpoint_uri
+from gpu_core.worker.startup.settings import GpuWorkerSettings
 
 _log = logging.getLogger("prefect.gpu.launching")
 

@@ -29,7 +29,7 @@ from gpu_core.decisions.requests.variables.variable_values import LONGEST_NAME
 from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.pending.queue_reader import QueueReading
-from gpu_core.worker.watch.pool import KeptBack, PoolWatch
+from gpu_core.worker.watch.pool_status import KeptBack, PoolWatch
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -48,7 +48,7 @@ from gpu_core.decisions.scheduling.queue.queue_table import (
 from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.attempts.run_log import log_of_run
 from gpu_core.worker.pending.demand import Demand
-from gpu_core.worker.pending.pool_table import PoolTable
+from gpu_core.worker.pending.pool_artifact import PoolTable
 
 _log = logging.getLogger("prefect.gpu.publisher")
 

@@ -19,7 +19,7 @@ from gpu_core.adapters.prefect.internals import missing_parts, unsupported_prefe
 from gpu_core.decisions.checks.prefect.pool_commands import setup_command, worker_command
 from gpu_core.decisions.model.errors import GpuSchedulingError, InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.pydantic_errors import InvalidInputs, input_errors, refuse
-from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.startup.settings import GpuWorkerSettings
 from gpu_core.worker.watch.policy import PolicySource
 
 _PREFIX = "PREFECT_INTEGRATIONS_GPU_"

@@ -19,7 +19,7 @@ from gpu_core.adapters.prefect.pool_blocks import (
 from gpu_core.decisions.checks.prefect.pool_blocks import CHECKPOINT_BLOCK, MLFLOW_BLOCK
 from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess, split_credentials
 from gpu_core.decisions.model.redaction import secrets_in
-from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.startup.settings import GpuWorkerSettings
 
 _log = logging.getLogger("prefect.gpu.connections")
 

@@ -5,10 +5,10 @@ from prefect.client.orchestration import PrefectClient
 from gpu_core.adapters.ledger import Ledger, LedgerRefused
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.worker.operations.threads import in_thread
-from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.checks import CannotStart
 from gpu_core.worker.startup.connections import Connections, read_connections
 from gpu_core.worker.startup.secrecy import Secrets
+from gpu_core.worker.startup.settings import GpuWorkerSettings
 from gpu_core.worker.startup.state_folder import open_state_folder
 
 

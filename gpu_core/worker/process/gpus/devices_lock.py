@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gpu_core.worker.process.file_lock import FileLock
+from gpu_core.worker.process.leadership.file_lock import FileLock
 
 # Where every user may make files, independent of TMPDIR. The first that is there counts.
 _FOLDERS = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 - files there are not trusted, see below

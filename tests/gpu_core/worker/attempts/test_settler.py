@@ -43,7 +43,7 @@ from gpu_core.worker.pending.publisher import Publisher
 from gpu_core.worker.prefect import starts_first
 from gpu_core.worker.prefect.starts_first import StartsFirst
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
-from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.startup.settings import GpuWorkerSettings
 from gpu_core.worker.watch.outages import OutageWatch
 
 RUN = "11111111-1111-1111-1111-111111111111"

@@ -9,8 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.model.virtual_nodes import UNKNOWN_NODE, is_all_known
 from gpu_core.worker.attempts.state import AttemptState
-from tests.gpu_core.worker.kubernetes.objects import NOW
-from tests.gpu_core.worker.kubernetes.test_landed import (
+from tests.gpu_core.worker.kubernetes.jobs.test_bindings import (
     GPUS,
     KUEUE,
     a_cluster,
@@ -18,6 +17,7 @@ from tests.gpu_core.worker.kubernetes.test_landed import (
     a_pod,
     an_attempt,
 )
+from tests.gpu_core.worker.kubernetes.objects import NOW
 
 GPUS_PER_NODE = 2
 NODES = tuple(GPUS)

@@ -25,7 +25,7 @@ from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Unavailable
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration
-from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.startup.settings import GpuWorkerSettings
 
 VIRTUAL = make_policy(virtual_gpus={"gpu_type": "t4", "count": 2})
 

@@ -12,7 +12,6 @@ from prefect.exceptions import ObjectNotFound
 from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.worker import GpuKubernetesWorker
-from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.checks import (
     CannotStart,
     check_machine,
@@ -20,6 +19,7 @@ from gpu_core.worker.startup.checks import (
     read_settings,
     refusal_in,
 )
+from gpu_core.worker.startup.settings import GpuWorkerSettings
 
 PREFIX = "PREFECT_INTEGRATIONS_GPU_"
 

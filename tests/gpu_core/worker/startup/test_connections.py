@@ -16,8 +16,8 @@ from gpu_core.decisions.model.redaction import basic_credentials
 from gpu_core.testing.builders.attempts import admit, make_attempt, make_run
 from gpu_core.testing.builders.manifests import build, make_launch
 from gpu_core.worker.kubernetes.worker import GpuKubernetesWorker
-from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.connections import read_connections
+from gpu_core.worker.startup.settings import GpuWorkerSettings
 from gpu_core.worker.watch.run_costs import log_cost
 from tests.support.mlflow_listener import mlflow_listener
 

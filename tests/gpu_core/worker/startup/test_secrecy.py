@@ -16,7 +16,6 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.redaction import redact
 from gpu_core.testing.builders.workloads import make_node
 from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
-from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.secrecy import (
     Secrets,
     _Hiding,
@@ -24,6 +23,7 @@ from gpu_core.worker.startup.secrecy import (
     prefect_keys,
     secrets_of,
 )
+from gpu_core.worker.startup.settings import GpuWorkerSettings
 from tests.support.pool import FakePrefect, OnePool
 
 

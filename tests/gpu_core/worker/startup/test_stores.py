@@ -5,11 +5,11 @@ import pytest
 
 from gpu_core.adapters.ledger import Ledger, LedgerRefused
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup import stores as module
 from gpu_core.worker.startup.checks import CannotStart
 from gpu_core.worker.startup.connections import Connections
 from gpu_core.worker.startup.secrecy import Secrets
+from gpu_core.worker.startup.settings import GpuWorkerSettings
 from gpu_core.worker.startup.stores import WorkerStores, open_ledger
 
 

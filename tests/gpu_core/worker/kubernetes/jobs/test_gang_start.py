@@ -13,8 +13,8 @@ from gpu_core.testing.builders.workloads import with_shape
 from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
 from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
 from gpu_core.worker.kubernetes.jobs.gang_start import GangStart
+from tests.gpu_core.worker.kubernetes.jobs.test_bindings import an_attempt
 from tests.gpu_core.worker.kubernetes.objects import make_pod
-from tests.gpu_core.worker.kubernetes.test_landed import an_attempt
 
 PATH = "/api/v1/namespaces/ml/pods/pod-0"
 

@@ -4,7 +4,7 @@ import pytest
 
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.policy.placement import Strategy
-from gpu_core.decisions.simulation.cluster.offering import (
+from gpu_core.decisions.simulation.cluster.offered_load import (
     OfferedLoad,
     Placer,
     by_strategy,

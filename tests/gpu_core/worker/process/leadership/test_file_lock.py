@@ -7,12 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpu_core.worker.process.file_lock import FileLock
+from gpu_core.worker.process.leadership.file_lock import FileLock
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from gpu_core.worker.process.file_lock import FileLock
+from gpu_core.worker.process.leadership.file_lock import FileLock
 print(FileLock(Path(sys.argv[1])).acquire(), flush=True)
 time.sleep(60)
 """

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.workload import Changeover
 from gpu_core.decisions.spot.state import Capacity, CapacityDecision, RemainingWork, Rule
-from gpu_core.decisions.spot.waiting import waiting_hold
+from gpu_core.decisions.spot.waiting_for_spot import waiting_hold
 
 HOUR_S = 3600.0
 YEAR_S = 365 * 24 * HOUR_S

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import anyio
 
 from gpu_core.adapters.nvml import GpuDiscoveryError
-from gpu_core.worker.process import leadership as module
-from gpu_core.worker.process.leadership import MachineLeadership
+from gpu_core.worker.process.leadership import leadership as module
+from gpu_core.worker.process.leadership.leadership import MachineLeadership
 
 FREE = SimpleNamespace(acquire=lambda: True, is_held=False, holder=None)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-import gpu_core.worker.process.launcher as launcher_module
+import gpu_core.worker.process.attempts.launcher as launcher_module
 from gpu_core.adapters.files.run_files import ExitReport, read_exit_report
 from gpu_core.decisions.requests.runs.run_context import ATTEMPT_ID_VARIABLE, EXIT_FILE
 from tests.support import signals

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_core.decisions.checks.files.kinds import FileKind, kind_of
+from gpu_core.decisions.checks.files.file_kinds import FileKind, kind_of
 
 
 @pytest.mark.parametrize(

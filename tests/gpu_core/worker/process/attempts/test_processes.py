@@ -9,7 +9,7 @@ import pytest
 
 from gpu_core.decisions.requests.runs.run_context import ATTEMPT_ID_VARIABLE
 from gpu_core.testing.builders.attempts import make_attempt
-from gpu_core.worker.process.processes import LocalProcesses
+from gpu_core.worker.process.attempts.processes import LocalProcesses
 
 
 @pytest.fixture

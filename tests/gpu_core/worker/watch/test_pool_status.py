@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from gpu_core.decisions.checks.prefect.pool_status import PoolStatus, QueueStatus, SeenWorker
-from gpu_core.worker.watch import pool as pool_watch
-from gpu_core.worker.watch.pool import PoolWatch
+from gpu_core.worker.watch import pool_status as pool_watch
+from gpu_core.worker.watch.pool_status import PoolWatch
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STATUS = PoolStatus(

@@ -10,7 +10,7 @@ from rich.console import Console
 from gpu_core.cli.simulate.table import comparison
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.simulation.cluster.offering import OfferedLoad, by_strategy, offer
+from gpu_core.decisions.simulation.cluster.offered_load import OfferedLoad, by_strategy, offer
 from gpu_core.decisions.simulation.cluster.trace import Trace
 
 

@@ -2,9 +2,9 @@
 
 from gpu_core.adapters.nvml import GpuDiscoveryError
 from gpu_core.worker.operations.threads import in_thread
-from gpu_core.worker.process.file_lock import FileLock
 from gpu_core.worker.process.gpus.devices import machine_gpus
 from gpu_core.worker.process.gpus.devices_lock import DevicesLock
+from gpu_core.worker.process.leadership.file_lock import FileLock
 
 
 class MachineLeadership:

@@ -8,7 +8,7 @@ import pytest
 
 from gpu_core.adapters.files.gpu_report import read_gpu_report, read_host_report
 from gpu_core.decisions.model.gpu_summary import GpuSummary
-from gpu_core.worker.process import attempt_sampler, launcher
+from gpu_core.worker.process.attempts import attempt_sampler, launcher
 from tests.support.nvml_driver import build_driver, driver_environment, gpu_lines
 
 # Ends when the sampler has written so many samples.

@@ -1,0 +1,1 @@
+"""The processes of attempts: what launches, follows and samples them."""

@@ -1,0 +1,1 @@
+"""Whether this machine's worker is the acting one: locks of files."""
