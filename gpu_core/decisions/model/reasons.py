@@ -61,7 +61,8 @@ class Reason(StrEnum):
     CAPACITY_CLOSED = "CapacityClosed"
     """A maintenance window or an advance reservation takes the GPUs before it would have ended."""
     RESERVED_AHEAD = "ReservedAhead"
-    """There are free GPUs, and a run ahead will need them before this one would have ended."""
+    """There are free GPUs, and a run ahead will need them before this one would have ended, or the
+    policy leaves them to runs of the highest priority."""
     WAITING_FOR_GPUS = "WaitingForGpus"
     """It is next for these GPUs, and they are in use."""
     BEHIND_OTHERS = "BehindOthers"

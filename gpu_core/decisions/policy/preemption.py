@@ -1,6 +1,7 @@
 """Policy section `preemption`: whether and how a run takes GPUs from running ones."""
 
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field
 
@@ -39,6 +40,10 @@ class PreemptionPolicy(Section):
     """A run that was preempted is not preempted again before it has worked as long as its
     preemptions have cost it, but no longer than this after the attempt begins. They cost the work
     that was lost, and the time until it resumed. `0`: only `min_runtime` protects."""
+    spare_gpus: Annotated[int, Field(ge=0, le=100_000)] = 0
+    """GPUs of each type and capacity type that runs below the highest priority leave free, so that
+    one of the highest starts without a preemption. A run that fills its nodes with several GPUs
+    leaves none."""
 
 
 def preemption_contradictions(

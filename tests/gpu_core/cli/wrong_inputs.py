@@ -71,7 +71,7 @@ POLICY: Mapping[str, tuple[str, str]] = {
     ),
     "a switch for a section": (
         "preemption: true",
-        "preemption: is not a mapping (got true); allowed: the keys enabled, grace_period, max_protection, min_runtime, takes_from",
+        "preemption: is not a mapping (got true); allowed: the keys enabled, grace_period, max_protection, min_runtime, spare_gpus, takes_from",
     ),
     "a switch in words": (
         "preemption: {enabled: yes please}",
@@ -87,7 +87,7 @@ POLICY: Mapping[str, tuple[str, str]] = {
     ),
     "half a name": (
         "preemption: {grace: 30s}",
-        "preemption.grace: is not a known name; did you mean 'grace_period'?; allowed: enabled, grace_period, max_protection, min_runtime, takes_from",
+        "preemption.grace: is not a known name; did you mean 'grace_period'?; allowed: enabled, grace_period, max_protection, min_runtime, spare_gpus, takes_from",
     ),
     "no checkpoint": (
         "checkpoints: {keep: 0}",

@@ -227,6 +227,9 @@ class Cycle:
         if refusal is not None:
             return refusal
         placement = self._builder.place_to_start(group, entry)
+        if placement is not None and self._builder.takes_spare(group, placement):
+            spare = self._builder.policy.preemption.spare_gpus
+            return for_whole_group(partial(messages.spare_is_left, spare=spare))
         if placement is not None and self._builder.start(entry, placement):
             return not_queued(partial(messages.starting, placement=placement))
         is_preemptor = workload.workload_id in self._preemptors

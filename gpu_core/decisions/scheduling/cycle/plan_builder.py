@@ -88,6 +88,8 @@ class PlanBuilder:
         self._known_rests: dict[str, Sequence[Rest]] = {}
         self._started_rests: dict[str, list[Rest]] = {}
         """Of the workloads that this plan starts, by node."""
+        self._short_of_spare: set[Flavor | None] = set()
+        """The flavors of which a workload ahead waits for more than the spare GPUs."""
         self._undo: list[Callable[[], None]] = []
         self._preemption: Preemption | None = None
 
@@ -131,6 +133,30 @@ class PlanBuilder:
             return best
         reserved = self._first_nodes(group, entry, allows, best.flavor)
         return self.place(self.state.current, group, reserved.__contains__) or best
+
+    def takes_spare(self, group: WorkloadGroup, placement: Placement) -> bool:
+        """Would it take GPUs that the policy leaves to runs of the highest priority?
+
+        One that fills its nodes with several GPUs may: they were kept for it, as a large run
+        seldom finds so many free.
+        """
+        spare = self.policy.preemption.spare_gpus
+        if not spare or group.priority >= max(self.policy.priorities.values()):
+            return False
+        cluster = self.state.current.cluster
+        gpus = len(placement.gpu_ids)
+        if gpus == sum(cluster[share.node].usable_gpus for share in placement.shares) > 1:
+            return False
+        free = sum(
+            cluster[node].free_gpus
+            for node in cluster.eligible(group.shape)
+            if cluster[node].node.flavor == placement.flavor
+        )
+        # A smaller one behind it would take what it waits for.
+        if placement.flavor not in self._short_of_spare and free - gpus >= spare:
+            return False
+        self._short_of_spare.add(placement.flavor)
+        return True
 
     def _first_nodes(
         self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None, flavor: Flavor | None

@@ -143,6 +143,19 @@ def backfill_would_delay(workload: Workload, position: int) -> Explanation:
     )
 
 
+def spare_is_left(workload: Workload, position: int, spare: int) -> Explanation:
+    """GPUs are free, but the policy leaves them to runs of the highest priority."""
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.RESERVED_AHEAD,
+        summary=f"Waiting for {wanted_text(workload)}: of the free ones the policy leaves {spare} "
+        "to runs of the highest priority.",
+        resolution="It starts when more GPUs are free, or when preemption.spare_gpus is less.",
+        position=position,
+        numbers={"wanted_gpus": workload.shape.total_gpus, "spare_gpus": spare},
+    )
+
+
 def waiting_for_victims(
     workload: Workload,
     awaited: Sequence[tuple[str, int]],
