@@ -30,6 +30,14 @@ AT_THE_TOP: Mapping[str, Mapping[str, str]] = {
 }
 """The files beside the rooms of a folder, each with its reason: all of it is built on them."""
 
+MAX_LINES = 500
+"""Of a file: a longer one has a second subject, which a reader does not look for there."""
+
+LONGER: Mapping[str, str] = {
+    "worker/base.py": "what Prefect calls; how runs start would be a file of its own",
+}
+"""Files with more lines, each with its reason."""
+
 IMPORTED_BY_USERS = ("runtime", "testing")
 """Flows and tests of users import the modules of these folders by their paths."""
 
@@ -91,3 +99,12 @@ def test_few_rooms_import_each_other() -> None:
     }
     between = {(room, used) for room, used in arrows if room != used}
     assert 1 < len(between) <= MAX_ARROWS, sorted(between)
+
+
+def test_a_file_has_few_lines() -> None:
+    lines = {
+        path.relative_to(GPU_CORE).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
+        for path in GPU_CORE.rglob("*.py")
+    }
+    assert len(lines) > 500
+    assert {name for name, count in lines.items() if count > MAX_LINES} == set(LONGER)
