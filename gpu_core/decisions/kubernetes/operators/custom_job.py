@@ -67,7 +67,7 @@ class Request:
         return self.launch.pod.container_command
 
 
-def request_of(
+def custom_job_request(
     template: Mapping[str, Any], launch: Launch, policy: KubernetesPolicy, *, is_suspended: bool
 ) -> Request:
     """The request; Kueue admits by lifting the suspension, so it needs one."""

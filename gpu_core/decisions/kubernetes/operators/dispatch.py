@@ -4,7 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpu_core.decisions.kubernetes.manifests.launch import Launch
-from gpu_core.decisions.kubernetes.operators.custom_job import CustomJob, Request, request_of
+from gpu_core.decisions.kubernetes.operators.custom_job import (
+    CustomJob,
+    Request,
+    custom_job_request,
+)
 from gpu_core.decisions.kubernetes.operators.kubeflow import build_train_job
 from gpu_core.decisions.kubernetes.operators.ray import build_ray_job
 from gpu_core.decisions.kubernetes.operators.spark import build_spark_application
@@ -43,4 +47,4 @@ def build_custom_job(
             got=launch.pod.framework,
             allowed=", ".join(_BUILDERS),
         )
-    return builder(request_of(template, launch, policy, is_suspended=is_suspended))
+    return builder(custom_job_request(template, launch, policy, is_suspended=is_suspended))

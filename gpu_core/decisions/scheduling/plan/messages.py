@@ -13,10 +13,10 @@ from gpu_core.decisions.policy.scale import ScalePolicy
 from gpu_core.decisions.scheduling.plan.decision import Explain
 from gpu_core.decisions.scheduling.plan.wording import (
     NAMES_SHOWN,
-    gpus_text,
     instant,
     moment_text,
     names_text,
+    wanted_gpus_text,
     wanted_text,
 )
 
@@ -25,7 +25,7 @@ def starting(workload: Workload, placement: Placement, position: int = 0) -> Exp
     """It was admitted in this cycle."""
     nodes = [share.node for share in placement.shares]
     on = (
-        f"on {gpus_text(workload, placement.gpu_type)} of {names_text(nodes)}"
+        f"on {wanted_gpus_text(workload, placement.gpu_type)} of {names_text(nodes)}"
         if nodes
         else "without GPUs"
     )

@@ -6,7 +6,7 @@ from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.quota.budgets import BudgetCheck
-from gpu_core.decisions.scheduling.plan.wording import gpus_text
+from gpu_core.decisions.scheduling.plan.wording import wanted_gpus_text
 
 
 def exceeds_quota(workload: Workload, numbers: Mapping[str, int], position: int = 0) -> Explanation:
@@ -14,7 +14,7 @@ def exceeds_quota(workload: Workload, numbers: Mapping[str, int], position: int 
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.EXCEEDS_QUOTA,
-        summary=f"Needs {gpus_text(workload)}: {_team(workload)} may have "
+        summary=f"Needs {wanted_gpus_text(workload)}: {_team(workload)} may have "
         f"{numbers['most_gpus']} at most, with all that it can borrow.",
         resolution="Ask for fewer GPUs, or for more quota or a higher borrowing limit.",
         position=position,
@@ -33,7 +33,7 @@ def user_limit(workload: Workload, left_gpus: int, most_gpus: int, position: int
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.USER_LIMIT,
-        summary=f"Needs {gpus_text(workload)}: {_user(workload)} may have "
+        summary=f"Needs {wanted_gpus_text(workload)}: {_user(workload)} may have "
         f"{count(left_gpus, 'GPU')} more at once.",
         resolution=f"It never starts, as a user may have {most_gpus} at most. Ask for fewer GPUs, "
         "or for a higher max_gpus_per_user."

@@ -13,15 +13,15 @@ NAMES_SHOWN = 3
 def wanted_text(workload: Workload) -> str:
     """All GPUs that it asks for: `2 nodes with 8 × h100 each`."""
     if workload.shape.nodes > 1:
-        return f"{workload.shape.nodes} nodes with {gpus_text(workload)} each"
+        return f"{workload.shape.nodes} nodes with {wanted_gpus_text(workload)} each"
     return (
-        f"{gpus_text(workload)} on one node"
+        f"{wanted_gpus_text(workload)} on one node"
         if workload.shape.gpu_count > 1
-        else gpus_text(workload)
+        else wanted_gpus_text(workload)
     )
 
 
-def gpus_text(workload: Workload, gpu_type: str | None = None) -> str:
+def wanted_gpus_text(workload: Workload, gpu_type: str | None = None) -> str:
     """The GPUs that it asks for on a node: `8 × h100 with 80 GiB (spot)`.
 
     Args:
