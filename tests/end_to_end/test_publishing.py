@@ -16,7 +16,7 @@ from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.requests.runs.run_workload import RunLimits
 from gpu_core.decisions.requests.variables.job_variables import GpuRequest
-from gpu_core.worker.attempts.settlement import ends_run, publish
+from gpu_core.worker.attempts.ending import ends_run, publish
 from gpu_core.worker.pending.demand import Demand
 from gpu_core.worker.pending.publisher import Publisher
 from tests.end_to_end.conftest import FLOWS

@@ -12,8 +12,8 @@ from gpu_core.adapters.ledger.database import UnloggedEnd
 from gpu_core.adapters.prefect.flow_runs import read_parent
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.host_summary import HostSummary
+from gpu_core.worker.attempts.ending import Ending
 from gpu_core.worker.attempts.run_log import run_fields
-from gpu_core.worker.attempts.settlement import Ending
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.operations.outage_errors import is_outage

@@ -26,9 +26,9 @@ from gpu_core.decisions.model.virtual_nodes import is_all_known
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.decisions.spot.node_avoidance import zone_of
+from gpu_core.worker.attempts.ending import HEARTBEAT_S
 from gpu_core.worker.attempts.run_faults import RunFaults, by_run
 from gpu_core.worker.attempts.run_log import run_fields
-from gpu_core.worker.attempts.settlement import HEARTBEAT_S
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Binding, Started
 from gpu_core.worker.operations.threads import in_thread

@@ -20,12 +20,7 @@ from gpu_core.decisions.attempts.startup_errors import is_load_error_logged
 from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.worker.attempts.closer import AttemptCloser
-from gpu_core.worker.attempts.final_states import final_name
-from gpu_core.worker.attempts.last_ends import LastEnds
-from gpu_core.worker.attempts.registry import AttemptRegistry, write_start
-from gpu_core.worker.attempts.run_log import run_fields, run_log
-from gpu_core.worker.attempts.run_reader import RunReader
-from gpu_core.worker.attempts.settlement import (
+from gpu_core.worker.attempts.ending import (
     Ending,
     Published,
     allow_another_attempt,
@@ -37,6 +32,11 @@ from gpu_core.worker.attempts.settlement import (
     publish,
     to_record,
 )
+from gpu_core.worker.attempts.final_states import final_name
+from gpu_core.worker.attempts.last_ends import LastEnds
+from gpu_core.worker.attempts.registry import AttemptRegistry, write_start
+from gpu_core.worker.attempts.run_log import run_fields, run_log
+from gpu_core.worker.attempts.run_reader import RunReader
 from gpu_core.worker.attempts.settlement_retries import SettlementRetries
 from gpu_core.worker.attempts.state import AttemptState, StartFailure
 from gpu_core.worker.attempts.zombie_states import ZombieStateGuard

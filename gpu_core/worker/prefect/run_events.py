@@ -8,7 +8,7 @@ import anyio
 from prefect.events.clients import get_events_subscriber
 from prefect.events.filters import EventAnyResourceFilter, EventFilter, EventNameFilter
 
-from gpu_core.worker.attempts.settlement import ATTEMPT_FOLLOWS
+from gpu_core.worker.attempts.ending import ATTEMPT_FOLLOWS
 
 # States of a run that can change what the next cycle decides. Our own states for waiting runs are
 # not among them, or every message would wake the cycle that wrote it.

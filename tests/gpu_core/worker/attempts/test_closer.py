@@ -11,7 +11,7 @@ from gpu_core.decisions.attempts.settlement import Settlement
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
 from gpu_core.worker.attempts.closer import AttemptCloser
-from gpu_core.worker.attempts.settlement import Ending
+from gpu_core.worker.attempts.ending import Ending
 
 
 class Infrastructure:

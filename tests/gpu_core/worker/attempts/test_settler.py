@@ -29,10 +29,10 @@ from gpu_core.decisions.requests.runs.run_workload import RunLimits
 from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.testing.builders.attempts import admit, make_attempt, make_run
 from gpu_core.worker.attempts.closer import AttemptCloser
+from gpu_core.worker.attempts.ending import Ending, Published
 from gpu_core.worker.attempts.last_ends import LastEnds
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_reader import RunReader
-from gpu_core.worker.attempts.settlement import Ending, Published
 from gpu_core.worker.attempts.settlement_retries import SettlementRetries
 from gpu_core.worker.attempts.settler import Settler
 from gpu_core.worker.attempts.state import AttemptState, StartFailure, StartFailureKind

@@ -35,7 +35,7 @@ from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.requests.runs.run_workload import RunLimits
 from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.testing.builders.attempts import make_attempt, make_run
-from gpu_core.worker.attempts.settlement import (
+from gpu_core.worker.attempts.ending import (
     allow_another_attempt,
     decide_ending,
     excuse_of_end,
