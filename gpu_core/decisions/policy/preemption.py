@@ -33,9 +33,8 @@ class PreemptionPolicy(Section):
     min_runtime_s: Duration = Field(default=60, alias="min_runtime")
     """How long an attempt is protected from preemption after it begins, unless its run says
     otherwise."""
-    # Off: in replays of 1-15 October 2017 of the Philly trace the run preempted most often was so 4
-    # and 8 times instead of 10 and 11, but all runs together 1 and 5 % more often, and those of low
-    # priority waited 7 and 9 % longer in the mean. One of four jobs on 20 nodes, two draws.
+    # Off: it lets urgent runs wait. Without it a run that has not repaid is preempted only where
+    # all others lose more, which no replay of docs/benchmarks.md needed.
     max_protection_s: Duration = Field(default=0, alias="max_protection")
     """A run that was preempted is not preempted again before it has worked as long as its
     preemptions have cost it, but no longer than this after the attempt begins. They cost the work
