@@ -25,6 +25,7 @@ from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerRes
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
+from gpu_core.adapters.prefect.request_errors import why_failed
 from gpu_core.decisions.checks.prefect.api_address import check_api_address
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.requests.variables.compact_schema import compact_form
@@ -52,6 +53,7 @@ from gpu_core.worker.startup.checks import (
     check_machine,
     check_pool,
     check_prefect,
+    no_contact,
     read_settings,
     refusal_in,
 )
@@ -189,11 +191,8 @@ class GpuWorker(_Mixin):
         if self._is_started and not self._is_pool_checked:
             try:
                 await check_pool(self.client, self._work_pool_name, self.type, self._work_queues)
-            except httpx.TransportError:
-                self._logger.warning(
-                    "Nothing answers at %s: start the Prefect server, or correct PREFECT_API_URL",
-                    self.client.api_url,
-                )
+            except httpx.TransportError as error:
+                self._logger.warning("%s", no_contact(str(self.client.api_url), error))
                 raise
             self._is_pool_checked = True
         try:
@@ -202,7 +201,7 @@ class GpuWorker(_Mixin):
             # Prefect's loop ends the worker after twelve failures: in an outage of half an hour.
             if not self._has_successfully_synced or not is_unanswered(error):
                 raise
-            self._logger.warning("Prefect hears of this worker later: %s", error)
+            self._logger.warning("The heartbeat of this worker is late: %s", why_failed(error))
 
     def _stop(self) -> None:
         """Start no run from now on."""

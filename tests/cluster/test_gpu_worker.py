@@ -463,7 +463,8 @@ def test_a_flow_that_fails_as_the_server_is_away_is_not_charged(pool, server):
 
     server.stop()
     try:
-        wait_for(lambda: "Prefect API is away" in pool.worker_log(), "the worker saw the outage")
+        seen = "Prefect's API is unavailable"
+        wait_for(lambda: seen in pool.worker_log(), "the worker saw the outage")
         (shared / "release").touch()
         wait_for((shared / "failed-1").exists, "the flow failed by it")
     finally:

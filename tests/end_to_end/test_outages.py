@@ -45,7 +45,8 @@ def test_what_the_server_s_absence_ended_is_charged_to_no_run(pool, server, tmp_
 
     server.stop()
     try:
-        wait_for(lambda: "Prefect API is away" in pool.worker_log(), "the worker saw the outage")
+        seen = "Prefect's API is unavailable"
+        wait_for(lambda: seen in pool.worker_log(), "the worker saw the outage")
         release.touch()
         wait_for(lambda: not any(processes_of(run) for run in runs), "every process ended")
     finally:

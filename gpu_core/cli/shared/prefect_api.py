@@ -1,4 +1,4 @@
-"""Asking Prefect's API from a command, and what is said when it does not answer."""
+"""Requests of a command to Prefect's API, and the errors for a server that does not answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -11,6 +11,7 @@ from prefect.client.orchestration import PrefectClient, get_client
 from prefect.settings import get_current_settings
 from pydantic import ValidationError
 
+from gpu_core.adapters.prefect.request_errors import SLOW_SERVER, why_failed
 from gpu_core.decisions.checks.prefect.api_address import (
     NAME,
     check_api_address,
@@ -28,7 +29,7 @@ _LONGEST_ANSWER = 300
 
 
 class ApiError(GpuSchedulingError):
-    """Prefect's server refused or failed, or it went away in the middle."""
+    """Prefect's server refused or failed, gave no answer in time, or ended during the command."""
 
 
 def ask(question: Callable[[PrefectClient], Awaitable[Answer]]) -> Answer:
@@ -36,7 +37,7 @@ def ask(question: Callable[[PrefectClient], Awaitable[Answer]]) -> Answer:
 
     Raises:
         InvalidInput: Its address cannot be used, or no Prefect API answers there.
-        ApiError: It refused or failed, or it went away in the middle.
+        ApiError: It refused or failed, gave no answer in time, or ended during the command.
     """
 
     async def asking() -> Answer:
@@ -57,7 +58,7 @@ async def _check_server(client: PrefectClient, address: str) -> None:
         try:
             await client.api_version()
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise unreachable(address, str(error)) from None
+            raise unreachable(address, why_failed(error)) from None
         except httpx.HTTPStatusError as error:
             if error.response.status_code in _NOT_THERE:
                 raise no_api(address) from None
@@ -69,7 +70,7 @@ async def _check_server(client: PrefectClient, address: str) -> None:
 
 @contextmanager
 def _failures_named(address: str) -> Iterator[None]:
-    """Say in one sentence why the server does not answer as it should."""
+    """Turn a failed request into an error of one sentence, with its cause and the remedy."""
     try:
         yield
     except httpx.HTTPStatusError as error:
@@ -79,10 +80,15 @@ def _failures_named(address: str) -> Iterator[None]:
             f"Prefect's API at {redact(address)} answered in a form that is not known here; "
             "use the same version of Prefect here and on the server"
         ) from None
+    except httpx.ReadTimeout as error:
+        raise ApiError(
+            f"Prefect's API at {redact(address)} does not answer: {why_failed(error)}; "
+            f"{SLOW_SERVER}, and run this command again"
+        ) from None
     except httpx.TransportError as error:
         raise ApiError(
-            f"Prefect's API at {redact(address)} stopped answering ({type(error).__name__}); "
-            "look at the server's log, start it again if it has ended, and run this command again"
+            f"Prefect's API at {redact(address)} stopped answering: {why_failed(error)}; "
+            "read the server's log, start it again if it has ended, and run this command again"
         ) from None
 
 

@@ -109,8 +109,13 @@ _SIGNS = (
     ),
     _Sign(
         re.compile(r"httpx\.Connect(?:Error|Timeout)\b"),
-        "Prefect's API does not answer it",
+        "it has no connection to Prefect's API",
         "Set PREFECT_API_URL to an address that can be reached from there",
+    ),
+    _Sign(
+        re.compile(r"httpx\.ReadTimeout\b"),
+        "Prefect's API gives it no answer in time",
+        "The server runs and is slow: give it and its database processor time",
     ),
 )
 # A flow that is deployed as a module; or what a program handled that a signal ended.
@@ -135,10 +140,10 @@ _LONGEST_LINE = 2_000
 
 
 def why_unbegun(lines: Sequence[str]) -> Diagnosis | None:
-    """Why did the flow of a run not begin, and what helps?
+    """The cause for which the flow of a run did not begin, with its remedy.
 
     Returns:
-        None: no line says it.
+        None: no line shows the cause.
     """
     lines = [line[:_LONGEST_LINE] for line in lines]
     script = next((line for line in reversed(lines) if _SCRIPT.search(line)), None)

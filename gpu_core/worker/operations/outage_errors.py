@@ -1,4 +1,4 @@
-"""Which errors show that the ledger, Prefect's API, the cluster or the machine is unavailable?"""
+"""The errors by which the ledger, Prefect's API, the cluster or the machine is unavailable."""
 
 import errno
 
@@ -7,7 +7,9 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from gpu_core.adapters.kubernetes.api import KubernetesError
 from gpu_core.adapters.ledger import LedgerError, is_ledger_outage
+from gpu_core.adapters.prefect.request_errors import why_failed
 from gpu_core.worker.infrastructure import Unavailable
+from gpu_core.worker.prefect.repeated_requests import ApiAway
 
 # Answers of a server that every request may get: how often it is asked, and what is behind it.
 _OUTAGE_STATUSES = frozenset({408, 429, 502, 503, 504})
@@ -55,7 +57,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 def platform_failure(error: BaseException) -> str | None:
-    """Which outage of the platform does this error of the worker show, as a clause? None: none.
+    """The outage of the platform that this error of the worker shows, as a clause; None: none.
 
     Args:
         error: What a start of a run failed with. Only Prefect's API and the ledger are asked in it;
@@ -65,11 +67,14 @@ def platform_failure(error: BaseException) -> str | None:
         return str(error)
     if is_ledger_outage(error):
         return f"the ledger did not answer the worker: {type(error).__name__}"
-    if not is_unanswered(error):
-        return None
-    if isinstance(error, httpx.HTTPStatusError):
-        return f"Prefect's API answered the worker with HTTP {error.response.status_code}"
-    return f"Prefect's API did not answer the worker: {type(error).__name__}"
+    match error:
+        case httpx.HTTPStatusError() if is_unanswered(error):
+            return f"Prefect's API answered the worker with HTTP {error.response.status_code}"
+        case ApiAway():
+            return str(error)
+        case httpx.TransportError():
+            return f"Prefect's API did not answer the worker: {why_failed(error)}"
+    return None
 
 
 def is_unanswered(error: BaseException) -> bool:

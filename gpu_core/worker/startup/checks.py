@@ -16,13 +16,16 @@ from gpu_core.adapters.files.catalog_file import load_sheet
 from gpu_core.adapters.files.errnos import REFUSED_PATHS
 from gpu_core.adapters.files.private_folder import make_private_folder
 from gpu_core.adapters.prefect.internals import missing_parts, unsupported_prefect
+from gpu_core.adapters.prefect.request_errors import SLOW_SERVER, is_slow_server, why_failed
 from gpu_core.decisions.checks.prefect.pool_commands import setup_command, worker_command
 from gpu_core.decisions.model.errors import GpuSchedulingError, InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.pydantic_errors import InvalidInputs, input_errors, refuse
+from gpu_core.decisions.model.redaction import redact
 from gpu_core.worker.startup.settings import GpuWorkerSettings
 from gpu_core.worker.watch.policy import PolicySource
 
 _PREFIX = "PREFECT_INTEGRATIONS_GPU_"
+_NO_SERVER = "start the Prefect server, or correct PREFECT_API_URL"
 
 EXIT_CODE = 2
 """Of a worker that does not start until a person changes something."""
@@ -43,8 +46,14 @@ def check_prefect() -> None:
         raise CannotStart(unsupported_prefect(missing))
 
 
+def no_contact(address: str, error: httpx.TransportError) -> str:
+    """The sentence of a worker whose first request to Prefect's API has failed."""
+    remedy = SLOW_SERVER if is_slow_server(error) else _NO_SERVER
+    return f"Prefect's API at {redact(address)} does not answer: {why_failed(error)}; {remedy}"
+
+
 def refusal_in(error: BaseException) -> GpuSchedulingError | None:
-    """Which of the errors that ended the worker is for a person? None: none, it is a failure."""
+    """The error for a person among those that ended the worker; None: it is a failure."""
     if isinstance(error, CannotStart | InvalidInput):
         return error
     if isinstance(error, BaseExceptionGroup):
@@ -188,7 +197,10 @@ def _as_variable(error: InvalidInput) -> InvalidInput:
 
 
 def _unusable(folder: Path) -> InvalidInput | None:
-    """Why can no run be started with this state folder? None: it can, or its disk is only full."""
+    """The reason why no run can be started with this state folder.
+
+    None: one can, or its disk is only full.
+    """
     try:
         make_private_folder(folder)
         with tempfile.TemporaryFile(dir=folder):

@@ -1,4 +1,4 @@
-"""When was Prefect's API unavailable, or the disk full, as this worker observed it?"""
+"""The outages of Prefect's API and full disks, as this worker observed them."""
 
 import json
 import logging
@@ -13,6 +13,7 @@ import httpx
 from prefect.client.orchestration import PrefectClient
 
 from gpu_core.adapters.files.atomic_file import make_folder, replace_file
+from gpu_core.adapters.prefect.request_errors import why_failed
 from gpu_core.decisions.attempts.excused_ends import Outage, Part, seen_away
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import LastSaid, Throttle
@@ -20,7 +21,14 @@ from gpu_core.worker.prefect.repeated_requests import UNAWAITED, awaiting_return
 
 _log = logging.getLogger("prefect.gpu.outages")
 
-_PARTS: dict[Part, str] = {"api": "Prefect API", "disk": "space on the disk"}
+_FAILS: dict[Part, str] = {
+    "api": "Prefect's API is unavailable",
+    "disk": "The disk is full",
+}
+_WORKS: dict[Part, str] = {
+    "api": "Prefect's API is available again",
+    "disk": "The disk has space again",
+}
 
 _POLL_S = 1.0
 _ANSWER_S = 5.0
@@ -87,17 +95,18 @@ class OutageWatch:
     async def poll(self) -> None:
         """Does the platform work at this moment?"""
         asked_at, asked_at_s = datetime.now(UTC), time.monotonic()
-        is_away = await self._is_api_away()
+        failure = await self._api_failure()
         # Past its time-outs it is this worker that stood still, and it saw nothing meanwhile.
-        is_telling = time.monotonic() - asked_at_s < _STOOD_STILL_S or not is_away
-        if is_away is not None and is_telling:
-            self._note("api", is_away, asked_at)
+        is_telling = time.monotonic() - asked_at_s < _STOOD_STILL_S or not failure
+        if failure is not None and is_telling:
+            self._note("api", failure, asked_at)
         if self._disk is not None:
-            self._note("disk", await in_thread(_is_full, self._disk), datetime.now(UTC))
+            is_full = await in_thread(_is_full, self._disk)
+            self._note("disk", str(self._disk) if is_full else "", datetime.now(UTC))
         await in_thread(self._save)
 
-    async def _is_api_away(self) -> bool | None:
-        """None: unknown."""
+    async def _api_failure(self) -> str | None:
+        """The reason why the API serves no request; empty: it serves them. None: unknown."""
         http = self._client._client  # with Prefect's TLS settings, proxies and headers
         request = http.build_request("GET", "/ready", timeout=_ANSWER_S, extensions=UNAWAITED)
         try:
@@ -105,17 +114,20 @@ class OutageWatch:
             response = await httpx.AsyncClient.send(http, request)
         except httpx.PoolTimeout:
             return None  # this worker has too many requests under way itself
-        except httpx.TransportError:
-            return True
-        return response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR
+        except httpx.TransportError as error:
+            return why_failed(error)
+        is_failing = response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR
+        return f"HTTP status {response.status_code}" if is_failing else ""
 
-    def _note(self, part: Part, is_away: bool, since: datetime) -> None:
+    def _note(self, part: Part, failure: str, since: datetime) -> None:
+        is_away = bool(failure)
         if is_away:
             # A question that got no answer was open from then until now.
             self._outages = seen_away(self._outages, part, since)
             self._outages = seen_away(self._outages, part, datetime.now(UTC))
         if is_away != (part in self._away):
-            _log.warning("The %s is %s", _PARTS[part], "away" if is_away else "back")
+            text = _WORKS[part] if not is_away else f"{_FAILS[part]}: {failure}"
+            _log.warning("%s", text)
             self._away ^= {part}
             self._saves.reset()
             if not is_away:

@@ -1,4 +1,4 @@
-"""Can this be the address of Prefect's API? What is said where it cannot, or does not answer."""
+"""The address of Prefect's API: its form, and the errors for one at which no API answers."""
 
 import re
 from urllib.parse import urlsplit
@@ -17,7 +17,7 @@ _HOST_AND_PORT = re.compile(r"(?:[\w-]+\.)*[\w-]+(?::\d{1,5})?(?:/\S*)?")
 
 
 def check_api_address(address: str | None) -> str:
-    """Which address is it? Only its form is read.
+    """The address, unless its form is wrong. Nothing is asked of it.
 
     Args:
         address: As the setting has it; None: it is not set.
@@ -48,7 +48,12 @@ def check_api_address(address: str | None) -> str:
 
 
 def unreachable(address: str, why: str) -> InvalidInput:
-    """The error for an address at which nothing answers."""
+    """The error for an address that takes no connection.
+
+    Args:
+        address: As the setting has it.
+        why: The cause, as a clause: `no connection within 60 s`.
+    """
     if address.startswith("https:") and "WRONG_VERSION_NUMBER" in why.upper():
         return InvalidInput(
             NAME,
@@ -65,7 +70,7 @@ def unreachable(address: str, why: str) -> InvalidInput:
         )
     return InvalidInput(
         NAME,
-        "cannot be reached",
+        f"cannot be reached: {why}",
         got=address,
         remedy="start the server with `prefect server start`, or correct the address with "
         f"`prefect config set {NAME}=...`",
@@ -73,7 +78,7 @@ def unreachable(address: str, why: str) -> InvalidInput:
 
 
 def no_api(address: str) -> InvalidInput:
-    """The error for an address at which something answers, but not Prefect's API."""
+    """The error for an address at which another server than Prefect's answers."""
     is_short = not urlsplit(address).path.strip("/")
     return InvalidInput(
         NAME,

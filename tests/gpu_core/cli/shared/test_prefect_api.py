@@ -1,6 +1,7 @@
 """The server does not answer as Prefect's API does: one sentence, and 2 or 1 as `--help` says."""
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -8,7 +9,12 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.settings import (
+    PREFECT_API_REQUEST_TIMEOUT,
+    PREFECT_API_URL,
+    PREFECT_CLIENT_MAX_RETRIES,
+    temporary_settings,
+)
 
 from gpu_core.cli.main import main
 
@@ -57,6 +63,24 @@ def impostor() -> Iterator[str]:
     thread.join()
 
 
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A server that takes connections and never answers, as one without processor time; its API."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/api"
+
+
+def test_a_server_that_does_not_answer_in_time_is_not_called_unreachable(
+    silent: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = {PREFECT_API_REQUEST_TIMEOUT: 0.2, PREFECT_CLIENT_MAX_RETRIES: 0}
+    with temporary_settings({PREFECT_API_URL: silent, **limits}):
+        assert main(["queue"]) == 1
+    said = capsys.readouterr().err
+    assert "no answer within 0.2 s; the server runs and is slow" in said
+    assert "reached" not in said
+
+
 @pytest.mark.parametrize("command", [["queue"], ["hold", "x"]])
 @pytest.mark.parametrize(
     ("address", "want_code", "want"),
@@ -93,7 +117,9 @@ def test_what_is_no_prefect(
 def test_nothing_listens_at_the_port(capsys: pytest.CaptureFixture[str]) -> None:
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
         assert main(["queue"]) == 2
-    assert "cannot be reached (got 'http://127.0.0.1:9/api')" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "cannot be reached: no connection (" in said
+    assert "(got 'http://127.0.0.1:9/api')" in said
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,10 @@ KILLED = """
 ModuleNotFoundError: No module named 'wandb'
 12:04:11.764 | ERROR   | prefect.runner - Process exited with status code: -9
 """
+SLOW_API = """
+httpx.ReadTimeout
+RuntimeError: Failed to reach API at http://127.0.0.1:4200/api
+"""
 API_AND_MODULE = """
 ModuleNotFoundError: No module named 'uvloop'
 httpx.ConnectError: All connection attempts failed
@@ -147,9 +151,13 @@ NO_ROOM = "python cannot be started: Cannot allocate memory"
             NO_PREFECT, "Prefect is not installed in the run's environment or image. Install it",
             True, id="an image of others",
         ),
-        pytest.param(NO_API, "Prefect's API does not answer it", False, id="the API"),
+        pytest.param(NO_API, "it has no connection to Prefect's API", False, id="the API"),
         pytest.param(
-            API_AND_MODULE, "Prefect's API does not answer it", False, id="the API, after a warning"
+            SLOW_API, "Prefect's API gives it no answer in time", False, id="an API that is slow"
+        ),
+        pytest.param(
+            API_AND_MODULE, "it has no connection to Prefect's API", False,
+            id="the API, after a warning",
         ),
         pytest.param(
             MODULE_FLOW, "its code cannot be imported: No module named 'team.training'", True,

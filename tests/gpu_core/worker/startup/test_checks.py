@@ -16,6 +16,7 @@ from gpu_core.worker.startup.checks import (
     CannotStart,
     check_machine,
     check_pool,
+    no_contact,
     read_settings,
     refusal_in,
 )
@@ -29,6 +30,31 @@ def _no_settings_of_this_machine(monkeypatch, tmp_path):
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
         monkeypatch.delenv(name)
     monkeypatch.setenv(f"{PREFIX}STATE_DIR", str(tmp_path / "gpu"))
+
+
+@pytest.mark.parametrize(
+    ("error", "want"),
+    [
+        pytest.param(
+            httpx.ConnectError("refused"),
+            "no connection (refused); start the Prefect server, or correct PREFECT_API_URL",
+            id="no server",
+        ),
+        pytest.param(
+            httpx.ConnectTimeout(""), "no connection in time; start the", id="no way to the server"
+        ),
+        pytest.param(
+            httpx.ReadTimeout(""), "no answer in time; the server runs and is slow", id="starved"
+        ),
+        pytest.param(
+            httpx.RemoteProtocolError("cut"), "the connection broke (cut); start the", id="cut off"
+        ),
+    ],
+)
+def test_a_slow_server_and_one_that_is_down_have_different_remedies(error, want):
+    said = no_contact("http://me:hunter22@a:4200/api", error)
+    assert f"does not answer: {want}" in said
+    assert "hunter22" not in said
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from sqlalchemy.exc import TimeoutError as SqlTimeout
 from gpu_core.cli.quickstart.services import free_port
 from gpu_core.worker.infrastructure import Unavailable
 from gpu_core.worker.operations.outage_errors import platform_failure
+from gpu_core.worker.prefect.repeated_requests import ApiAway
 from gpu_core.worker.watch.outages import OutageWatch
 
 
@@ -84,6 +85,14 @@ def test_an_outage_is_seen_at_once_is_one_and_is_known_to_the_next_worker(tmp_pa
     assert [(o.part, o.began_at) for o in kept] == [("api", outage.began_at)]
 
 
+def test_the_log_separates_no_connection_from_an_api_that_fails(tmp_path, answering, caplog):
+    """A starved server and one that is down need different remedies."""
+    polled(f"http://127.0.0.1:{free_port()}/api", tmp_path / "down.json")
+    polled(answering(503), tmp_path / "failing.json")
+    assert "Prefect's API is unavailable: no connection (" in caplog.text
+    assert "Prefect's API is unavailable: HTTP status 503" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("took_s", "want"),
     [pytest.param(9, 1, id="no answer in time"), pytest.param(600, 0, id="the worker stood still")],
@@ -93,11 +102,11 @@ def test_a_worker_that_was_stopped_saw_nothing_meanwhile(tmp_path, monkeypatch, 
 
     async def unanswered():
         clock_s[0] += took_s
-        return True
+        return "no answer within 5 s"
 
     monkeypatch.setattr("gpu_core.worker.watch.outages.time.monotonic", lambda: clock_s[0])
     watch = OutageWatch(None, tmp_path / "outages.json", None)
-    watch._is_api_away = unanswered
+    watch._api_failure = unanswered
     anyio.run(watch.poll)
     assert len(watch.seen) == want
 
@@ -116,11 +125,32 @@ def status_error(status):
     )
 
 
+LIMITS = {"timeout": {"connect": 5.0, "read": 60.0, "write": 5.0, "pool": 5.0}}
+
+
 @pytest.mark.parametrize(
     ("error", "want"),
     [
-        pytest.param(httpx.ConnectError("refused"), "Prefect's API did not answer", id="refused"),
-        pytest.param(httpx.ReadTimeout(""), "Prefect's API did not answer", id="no answer"),
+        pytest.param(
+            httpx.ConnectError("refused"),
+            "Prefect's API did not answer the worker: no connection (refused)",
+            id="refused",
+        ),
+        pytest.param(
+            httpx.ReadTimeout("", request=httpx.Request("GET", "http://a", extensions=LIMITS)),
+            "Prefect's API did not answer the worker: no answer within 60 s",
+            id="no answer",
+        ),
+        pytest.param(
+            httpx.ReadTimeout(""),
+            "Prefect's API did not answer the worker: no answer in time",
+            id="no answer, of an unknown request",
+        ),
+        pytest.param(
+            ApiAway("Prefect's API was unavailable for 60 s"),
+            "Prefect's API was unavailable for 60 s",
+            id="an outage that outlasts a request",
+        ),
         pytest.param(
             status_error(500), "Prefect's API answered the worker with HTTP 500", id="500"
         ),
