@@ -25,7 +25,7 @@ class LedgerAddress:
     pool: Annotated[str | None, Parameter(help="The work pool whose ledger is read.")] = None
 
     def address(self) -> str:
-        """Where is the ledger?
+        """The address of the ledger.
 
         Raises:
             InvalidInput: It is given twice, or neither given nor known to the Prefect server.
@@ -76,7 +76,7 @@ def report(
     idle: Annotated[
         str,
         Parameter(
-            help="Who pays for idle capacity: none (a line of its own), evenly (each group the "
+            help="How idle capacity is charged: none (a line of its own), evenly (each group the "
             "same), by-use (each group in proportion to its cost) or reservation (the team for "
             "which the policy's calendar reserves the node)."
         ),

@@ -78,7 +78,7 @@ def undo(
     proposal: _Proposal,
     /,
     *,
-    by: Annotated[str | None, Parameter(help="Who undoes it. Default: your user name.")] = None,
+    by: Annotated[str | None, Parameter(help="The name for the record. Default: yours.")] = None,
     options: LedgerAddress = DEFAULT_ADDRESS,
 ) -> int:
     """Undo an applied proposal: restore the earlier values of its job variables.

@@ -60,11 +60,11 @@ class SimulateOptions:
         ),
     ] = None
     checkpoint_stall_s: Annotated[
-        int, duration("checkpoint-cost", "What each of these takes. Default: 0s.")
+        int, duration("checkpoint-cost", "The time that each checkpoint takes. Default: 0s.")
     ] = 0
     run_times: Annotated[
         Literal["none", "true", "noisy", "stated", "learned"],
-        Parameter(help="What the scheduler knows of run times."),
+        Parameter(help="The run times that the scheduler knows."),
     ] = "none"
     seed: Annotated[int, whole_number("The seed of noisy run times.")] = 1
     restart_s: Annotated[

@@ -20,8 +20,8 @@ class SpotReplayOptions:
     changeover_hours: Annotated[
         float,
         Parameter(
-            help="What each start on other capacity loses. As in the worker, the policy states it "
-            "until three starts are measured."
+            help="The time that each start on other capacity loses. As in the worker, the policy "
+            "states it until three starts are measured."
         ),
     ] = 0.2
     price_ratio: Annotated[

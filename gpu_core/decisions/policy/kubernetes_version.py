@@ -31,7 +31,7 @@ class Capabilities:
 
 
 def capabilities_of(version: str) -> Capabilities:
-    """What can this version do?
+    """The capabilities of a version of Kubernetes.
 
     A capability counts from the version on that has it without a feature gate (Kubernetes change
     logs: fsGroupChangePolicy beta in 1.20, Indexed and suspended Jobs beta in 1.22,
@@ -58,7 +58,7 @@ def capabilities_of(version: str) -> Capabilities:
 
 
 def why_too_old(stated: str, server: str) -> str | None:
-    """Why may the manifests not be written for the stated version? None: they may.
+    """The reason why manifests for the stated version do not suit this server; None: they do.
 
     An API server drops fields that it does not know without a word, so that a gang would start as
     pods without ranks, and Kubernetes would replace pods as well as the worker.
@@ -77,9 +77,8 @@ def why_too_old(stated: str, server: str) -> str | None:
     match = re.match(r"v?(\d+\.\d+)", server)
     number = server if match is None else match[1]
     return (
-        f"The cluster is Kubernetes {number}, which does not know {', '.join(missing)}: what runs "
-        f"need is written in its words. Set the policy's kubernetes.version from {stated!r} to "
-        f"{number!r}."
+        f"The cluster is Kubernetes {number}, which does not know {', '.join(missing)}: manifests "
+        f"for {stated} need it. Set the policy's kubernetes.version from {stated!r} to {number!r}."
     )
 
 

@@ -79,7 +79,7 @@ class AttemptCloser:
             return await self._infrastructure.gpu_summaries(running)
         except Exception:
             name, fields = running.record.name, run_fields(running)
-            _log.warning("What the GPUs of %r did is unknown", name, exc_info=True, extra=fields)
+            _log.warning("The GPU usage of %r is unknown", name, exc_info=True, extra=fields)
             return ()
 
     async def _host_summary(self, running: AttemptState) -> HostSummary | None:
@@ -88,9 +88,7 @@ class AttemptCloser:
             return await self._infrastructure.host_summary(running)
         except Exception:
             name, fields = running.record.name, run_fields(running)
-            _log.warning(
-                "What %r took of its machine is unknown", name, exc_info=True, extra=fields
-            )
+            _log.warning("The CPU usage of %r is unknown", name, exc_info=True, extra=fields)
             return None
 
     async def _parent(self, run: FlowRun) -> str | None:
@@ -100,7 +98,7 @@ class AttemptCloser:
         except Exception as error:
             if is_outage(error):
                 raise
-            _log.warning("Which run started %r is unknown", run.name, exc_info=True)
+            _log.warning("The parent run of %r is unknown", run.name, exc_info=True)
             return None
 
     def _write(

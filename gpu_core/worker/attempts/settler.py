@@ -177,7 +177,7 @@ class Settler:
         name, fields = running.record.name, run_fields(running)
         if isinstance(error, NotStarted):
             # The lease may be lost: the worker that acts settles it, and no run is at fault.
-            _log.debug("The end of %r is not settled here now: %s", name, error, extra=fields)
+            _log.debug("The end of %r is not settled by this worker: %s", name, error, extra=fields)
             return retries.after_outage()
         if is_outage(error) or self._outages.is_api_away:
             pause_s = retries.after_outage()
@@ -274,13 +274,13 @@ class Settler:
                 raise  # nothing is admitted either
             # What concerns this run alone keeps no GPUs from others.
             name, fields = running.record.name, run_fields(running)
-            _log.warning("How %r ended is not noted: %s", name, error, extra=fields)
+            _log.warning("The end of %r is not recorded yet: %s", name, error, extra=fields)
             return
         # The exit is seen anew when it is judged: more of its output may be known by then.
         running.attempt = replace(running.attempt, gone_at=gone_at)
 
     async def _exit_without_secrets(self, running: AttemptState) -> Exit | None:
-        """How it ended; its message may be the end of its output."""
+        """The end of the attempt, without secrets in its message."""
         found = await self._infrastructure.exit(running)
         if found is None or found.message is None:
             return found

@@ -54,8 +54,8 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
     job_configuration_variables = GpuKubernetesVariables
     _display_name = "GPU Kubernetes"
     _description = (
-        "Run flows and containers on the GPUs of a Kubernetes cluster, with priorities, quotas, "
-        "gangs, preemption and resumption, and a cost for every run."
+        "Run flows and containers on the GPUs of a Kubernetes cluster. Runs have priorities, "
+        "quotas, gangs, preemption, resumption, and a cost."
     )
 
     # A start waits for Prefect's server, then for the cluster: with few at a time the server idles.
@@ -118,8 +118,8 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
                 raise
             if self._why_no_claim.is_news(str(error.response.status_code)):
                 self._logger.warning(
-                    "An installation with another ledger cannot be noticed, because Prefect "
-                    "answers HTTP %d for variable %s: let the worker's account write variables",
+                    "Prefect answers HTTP %d for variable %s: an installation with another ledger "
+                    "is not noticed. Let the worker's account write variables",
                     *(error.response.status_code, variable_name(wanted.pool_id)),
                 )
             return wanted

@@ -41,7 +41,7 @@ class Connections:
 async def read_connections(
     client: PrefectClient, settings: GpuWorkerSettings, state_dir: Path, pool: str
 ) -> Connections:
-    """Where are the ledger, MLflow and the checkpoint store of this pool's worker?
+    """The ledger, MLflow and the checkpoint store of this pool's worker.
 
     Without setting or block the ledger is an SQLite file and the checkpoint store a folder, both
     in the worker's state folder, and costs are not logged to MLflow.
@@ -57,7 +57,7 @@ async def read_connections(
 async def read_checkpoint_uri(
     client: PrefectClient, settings: GpuWorkerSettings, state_dir: Path, pool: str
 ) -> str:
-    """Where do runs that say nothing else save their checkpoints?"""
+    """The store of checkpoints for runs that name none."""
     if settings.checkpoint_uri:
         return settings.checkpoint_uri
     block = await read_pool_block(client, CHECKPOINT_BLOCK, pool)
@@ -74,8 +74,8 @@ async def _mlflow(
     address = block_text(block, "tracking_uri")
     if block is not None and address and split_credentials(address)[1] is not None:
         _log.warning(
-            "The block %s/%s has a user or password in its address, for all users who may read "
-            "blocks; `prefect-gpu setup --pool %s` moves them to the fields that hide them",
+            "The block %s/%s has a user or password in its address, which all who may read blocks "
+            "see. `prefect-gpu setup --pool %s` moves them to hidden fields",
             MLFLOW_BLOCK,
             block.name,
             pool,

@@ -44,7 +44,7 @@ class GpuWorkerSettings(PrefectBaseSettings):
     )
     state_dir: Path | None = Field(
         default=None,
-        description="Where run folders and locks live; `gpu` in Prefect's home folder by default.",
+        description="The folder for runs and locks; `gpu` in Prefect's home folder by default.",
     )
     ledger_url: str | None = Field(
         default=None,
@@ -52,63 +52,62 @@ class GpuWorkerSettings(PrefectBaseSettings):
     )
     mlflow_tracking_uri: str | None = Field(
         default=None,
-        description="Where costs are logged; the block gpu-mlflow-tracking/POOL by default.",
+        description="The MLflow server for costs; the block gpu-mlflow-tracking/POOL by default.",
     )
     checkpoint_uri: str | None = Field(
         default=None,
-        description="Where runs save; the block gpu-checkpoint-store/POOL by default.",
+        description="The store of checkpoints; the block gpu-checkpoint-store/POOL by default.",
     )
     checkpoint_signing_key: Annotated[SecretStr | None, AfterValidator(_signing_key)] = Field(
         default=None,
         description=(
-            "What runs of a gpu-process worker sign their checkpoints with: 16 characters or more; "
-            "after a space, earlier keys whose checkpoints stay valid. By default nothing is "
-            "signed. Pods get it from a Secret that the policy names in kubernetes.secrets."
+            "The key with which runs of a gpu-process worker sign checkpoints: 16 characters or "
+            "more. Earlier keys, whose checkpoints stay valid, follow after spaces. By default "
+            "nothing is signed. Pods get it from a Secret that kubernetes.secrets names."
         ),
     )
     capacity_type: CapacityType = Field(
         default="on-demand",
-        description="What this machine is, for a gpu-process worker: on-demand, spot or reserved.",
+        description="The capacity type of a gpu-process worker: on-demand, spot or reserved.",
     )
     instance_metadata_url: str | None = Field(
         default=None,
         description=(
-            "Where the runs of a gpu-process worker ask EC2's metadata service for interruptions "
-            "(http://169.254.169.254); by default nowhere."
+            "The address of EC2's metadata service (http://169.254.169.254), which runs of a "
+            "gpu-process worker ask for interruptions. By default they ask nothing."
         ),
     )
     pass_environment: Annotated[str | tuple[str, ...], AfterValidator(parse_variable_names)] = (
         Field(
             default=(),
             description=(
-                "Further variables of a gpu-process worker's environment that its runs inherit, "
-                "separated by commas; `WANDB_*` is a prefix. docs/secrets.md has the others."
+                "Further environment variables that runs of a gpu-process worker inherit, "
+                "separated by commas. `WANDB_*` is a prefix. docs/secrets.md has the others."
             ),
         )
     )
     sample_interval_s: Annotated[float, Field(ge=0, le=60)] = Field(
         default=1.0,
         description=(
-            "Seconds between two samples of a run's GPUs by a gpu-process worker; 0: its runs "
-            "are not sampled."
+            "Seconds between two samples of a run's GPUs by a gpu-process worker; 0: no samples."
         ),
     )
     kubernetes_namespace: str | None = Field(
         default=None,
-        description="Where the lease of a gpu-kubernetes worker lives; `default` by default.",
+        description="The namespace of a gpu-kubernetes worker's lease; `default` by default.",
     )
     waiting_state_name: str | None = Field(
         default=None,
         min_length=1,
         description=(
-            "One name for the states of all waiting runs, such as AwaitingConcurrencySlot, which "
-            "the UI's state filter offers; by default each state has the name of its reason."
+            "One name for the states of all waiting runs, such as AwaitingConcurrencySlot, for "
+            "the UI's state filter. By default each state has the name of its reason."
         ),
     )
 
     log_format: Literal["text", "json"] = Field(
         default="text",
-        description="How the worker writes its log: text, or one JSON object for each line.",
+        description="The format of the log: text, or json for one JSON object on each line.",
     )
 
     def secrets(self) -> tuple[str, ...]:

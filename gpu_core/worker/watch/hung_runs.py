@@ -98,12 +98,15 @@ class HangWatch:
 
     @property
     def hung(self) -> frozenset[str]:
-        """Which attempts hang now, by attempt id?"""
+        """The attempts that hang now, by attempt id."""
         found = (key for key, watched in self._watched.items() if watched.found_at is not None)
         return frozenset(found)
 
     async def hanging(self, policy: HangPolicy, now: datetime) -> list[tuple[AttemptState, str]]:
-        """Which attempts are to be restarted because they hang, and why? Also names them."""
+        """The attempts that must restart because they hang, each with the reason.
+
+        Also names them.
+        """
         if policy.action == "off" or not self._turns.allows(anyio.current_time()):
             return []
         stopped, watched = [], {}
@@ -204,7 +207,7 @@ class HangWatch:
             )
             await write_artifact(self._client, artifact, None if found is None else found.id)
         except Exception:  # its log says that it hangs
-            _log.warning("The hang of %r is not on its page", running.record.name, exc_info=True)
+            _log.warning("The page of %r lacks its hang", running.record.name, exc_info=True)
 
 
 def _ranks(
@@ -251,7 +254,7 @@ def _rank(
 
 
 def _node_of(running: AttemptState, report: ProgressReport, observed: ObservedUse) -> str:
-    """On which node is the rank? All of the attempt, where nothing says it."""
+    """The node of the rank; all nodes of the attempt, where nothing says it."""
     node = None if report.node_rank is None else observed.nodes.get(report.node_rank)
     return node or running.attempt.node
 
@@ -268,7 +271,7 @@ def _faulty_nodes(finding: HangFinding, observed: ObservedUse) -> frozenset[str]
 
 
 def _gpus_of(gpu_ids: Sequence[str], report: ProgressReport, observed: ObservedUse) -> str | None:
-    """Which GPU has the rank, by the order of the attempt's? All of them, where that says nothing.
+    """The GPU of the rank, by the order of the attempt's; all of them, where that says nothing.
 
     A cluster's are numbers of the plan, which are no ids of GPUs.
     """

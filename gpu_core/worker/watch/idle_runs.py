@@ -70,7 +70,7 @@ class IdleWatch:
         self._findings: Mapping[str, IdleFinding] = {}
 
     async def idle(self, policy: IdlePolicy, now: datetime) -> list[tuple[AttemptState, str]]:
-        """Which attempts are to be stopped as idle, and why? Also warns."""
+        """The attempts that must stop as idle, each with the reason. Also warns."""
         if policy.action == "off" or not self._turns.allows(anyio.current_time()):
             return []
         findings, stopped = {}, []
@@ -89,7 +89,7 @@ class IdleWatch:
         return stopped
 
     def uses(self) -> list[JudgedUse]:
-        """How does each attempt use its GPUs, for the metrics?"""
+        """The use that each attempt makes of its GPUs, for the metrics."""
         found = []
         for running in self._attempts.holding():
             finding = self._findings.get(running.attempt.attempt_id)
@@ -170,7 +170,7 @@ class IdleWatch:
             )
             await write_artifact(self._client, artifact, None if found is None else found.id)
         except Exception:  # its log has the warning
-            _log.warning("The use of %r is not on its page", running.record.name, exc_info=True)
+            _log.warning("The page of %r lacks its GPU use", running.record.name, exc_info=True)
 
     async def _notify(
         self,

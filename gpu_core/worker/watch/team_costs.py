@@ -44,7 +44,7 @@ class TeamCosts:
         try:
             costs = await in_thread(self._read, now)
         except Exception as error:
-            _log.debug("What teams have spent is read later: %s", error)
+            _log.debug("The spending of teams is read later: %s", error)
             return
         self._metrics.note_team_costs(costs)
 

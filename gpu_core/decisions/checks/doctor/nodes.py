@@ -1,4 +1,4 @@
-"""Which GPUs of a cluster count, and why do the others not?"""
+"""The GPUs of a cluster that count, and the reasons why the others do not."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -100,7 +100,7 @@ def _troubles(node: SeenNode) -> Iterator[Finding]:
         yield warning(
             "nodes.sharing",
             f"node {node.name}: {why}",
-            "it is used as it says itself; correct the policy",
+            "its own labels and resources count; correct the policy",
         )
     elif facts.node.gpu_type == _UNKNOWN_TYPE:
         yield warning(
@@ -134,7 +134,7 @@ def _held_finding(node: Node, held: Sequence[HeldGpu]) -> Finding:
 def node_pool_findings(
     provisioner: Provisioner, offers: Mapping[str, NodePoolOffer] | None
 ) -> Iterator[Finding]:
-    """What may each NodePool still add, and why not more?
+    """The nodes that each NodePool may still add, and the reason why not more.
 
     Args:
         offers: By NodePool; None: the cluster has no Karpenter.

@@ -76,8 +76,8 @@ class GpuRequest(BaseModel):
     gpu_fraction: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = Field(
         default=None,
         title="GPU fraction",
-        description="The fraction of a GPU that the run needs, over 0 to 1, by default a whole "
-        "GPU; less than 1 is a share of a GPU of a cluster, without memory of its own.",
+        description="The fraction of a GPU that the run needs, over 0 to 1, by default 1. Less "
+        "than 1 is a share of a cluster's GPU, without memory of its own.",
     )
     mig_profile: Annotated[str, parsed_by(parse_mig_profile)] | None = Field(
         default=None,
@@ -98,13 +98,13 @@ class GpuRequest(BaseModel):
     work: Annotated[str, parsed_by(parse_work)] | None = Field(
         default=None,
         title="Description of the work",
-        description="What the run does in words, such as 'fine-tune a 7B model with LoRA on 100M "
-        "tokens'; with gpu_type 'auto' the run gets the cheapest type that holds this work.",
+        description="The work in words, such as 'fine-tune a 7B model with LoRA on 100M tokens'. "
+        "With gpu_type 'auto' the run gets the cheapest type that holds this work.",
     )
     capacity_type: Literal["auto", "spot", "on-demand", "reserved"] = Field(
         default="auto",
         title="Capacity type",
-        description="Which kind of capacity the run may use, by default 'auto' for any.",
+        description="The kind of capacity that the run may use, by default 'auto' for any.",
     )
     expected_duration_s: PositiveDuration | None = Field(
         default=None,
@@ -116,9 +116,9 @@ class GpuRequest(BaseModel):
     deadline: Deadline | None = Field(
         default=None,
         title="Deadline",
-        description="When the run must be finished, as a moment such as '2026-09-01T18:00Z' or a "
-        "duration from its submission such as '6h', by default never; it affects spot or "
-        "on-demand, and the order where the policy orders by deadline-slack.",
+        description="The time by which the run must end, by default none: a moment such as "
+        "'2026-09-01T18:00Z', or a duration from its submission such as '6h'. It affects spot or "
+        "on-demand, and the order if the policy orders by deadline-slack.",
     )
     budget_micro_usd: (
         Annotated[int, parsed_by(parse_budget), WithJsonSchema({"type": "number"})] | None
@@ -126,8 +126,8 @@ class GpuRequest(BaseModel):
         default=None,
         alias="budget_usd",
         title="Budget (USD)",
-        description="The most that all attempts of the run may cost together in USD, by default no "
-        "limit; at the limit the run saves and stops, or continues, as the policy says.",
+        description="The largest cost of all attempts of the run together in USD, by default no "
+        "limit. At the limit the run saves and stops, or continues, as the policy says.",
     )
     max_duration_s: PositiveDuration | None = Field(
         default=None,
@@ -204,7 +204,7 @@ _MOST_UNKNOWN = 10
 
 
 def parse_request(variables: Mapping[str, object], other_known: Collection[str]) -> GpuRequest:
-    """What does a run with these job variables ask for?
+    """The request of a run with these job variables.
 
     Args:
         variables: Job variables by name; None means that it was not given.
@@ -243,7 +243,7 @@ def parse_request(variables: Mapping[str, object], other_known: Collection[str])
 
 
 def _not_json(name: str, value: object) -> InvalidInput | None:
-    """Why can this not be written as JSON that every reader takes? None: it can.
+    """The error for a value that is not JSON which every reader accepts; None: it is.
 
     Level by level: recursion would fail.
     """

@@ -62,7 +62,7 @@ class PodEvents:
             try:
                 await self._read(running)
             except KubernetesError as error:
-                self._rights.note(error, "runs do not hear why their pods do not start")
+                self._rights.note(error, "the logs of runs do not say why their pods do not start")
                 _log.debug("Events of %r: %s", running.record.name, error)
 
     def _waits(self, attempt_id: str) -> bool:

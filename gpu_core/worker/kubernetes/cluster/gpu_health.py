@@ -44,7 +44,7 @@ _ANSWER_S = 10.0
 # time.
 _CLOSED_EVERY_S = 3600.0
 
-_FORGOTTEN = "a held GPU is held until the worker restarts"
+_FORGOTTEN = "a held GPU is free again when the worker restarts"
 
 _Key = tuple[str, str]
 """A node, and the UUID of a GPU."""
@@ -170,8 +170,8 @@ class GpuHealthWatch:
 
     def _say_closed(self, node: Node, policy: Policy) -> None:
         _log.warning(
-            "Node %s gets no new runs until its device plugin withdraws what is held: its "
-            "other %s, %s an hour, may idle",
+            "Node %s gets no new runs until its device plugin withdraws the held GPUs. "
+            "Its other %s may idle, at %s an hour",
             *(node.name, count(withheld_gpus(node), "GPU"), _cost(node, policy)),
         )
 
@@ -289,7 +289,7 @@ class GpuHealthWatch:
                 await self._api.patch(f"/api/v1/nodes/{name}", body)
             except KubernetesError as error:
                 self._rights.note(error, _FORGOTTEN)
-                _log.debug("What is held of node %s is not noted yet: %s", name, error)
+                _log.debug("The held GPUs of node %s are not recorded yet: %s", name, error)
 
     def _note_failure(self, failure: str) -> None:
         if self._failure is None:

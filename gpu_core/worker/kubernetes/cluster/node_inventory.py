@@ -109,7 +109,7 @@ class NodeInventory:
         return {name: machine.gpus for name, machine in machines if machine and machine.gpus}
 
     def gpu_resource(self, placement: Placement) -> str | None:
-        """What do the nodes of this placement call their GPUs? None: they are not known."""
+        """The resource name of GPUs on the nodes of this placement; None: they are not known."""
         nodes = (self._nodes or {}).get
         found = (nodes(share.node) for share in placement.shares if share.gpu_ids)
         return next((node.gpu_resource for node in found if node is not None), None)
@@ -145,7 +145,7 @@ class NodeInventory:
         self._expected = ((self._expected | new) & awaited) - self._held.keys()
 
     def facts(self, name: str) -> NodeFacts | None:
-        """What is known of this node that the scheduler does not plan with?
+        """The facts of this node that the scheduler does not plan with.
 
         Of one that is gone it is what was seen last, also if it came and went between two cycles.
         """
@@ -171,7 +171,7 @@ class NodeInventory:
             known is None or facts.contradictions != known.contradictions
         ):
             why = "; ".join(facts.contradictions)
-            _log.warning("Node %s is used as it says itself: %s", name, why)
+            _log.warning("Node %s counts as its own labels and resources say: %s", name, why)
 
     def _read(
         self, name: str, node: Json, policy: KubernetesPolicy, held: frozenset[str]

@@ -89,7 +89,7 @@ class OrphanCleanup:
         if run.work_pool_name not in (None, self._pool):
             return
         _log.warning(
-            "What runs for %r in the cluster belongs to no open attempt (%s): it is ended",
+            "Objects of %r in the cluster belong to no open attempt (%s): they are deleted",
             run.name,
             attempt_id,
         )

@@ -101,11 +101,11 @@ class PodUse:
             self._note_failure(f"{url} gives an answer that cannot be used: {error!r}")
             return
         if self._failure is not None:
-            _log.warning("What the GPUs of running pods do is known again")
+            _log.warning("The GPU usage of running pods is known again")
             self._failure = None
 
     def activity(self, running: AttemptState) -> RunActivity | None:
-        """What do the GPUs of this attempt do? None: that is unknown, or it has parts of GPUs."""
+        """The activity of the GPUs of this attempt; None: unknown, or it has parts of GPUs."""
         attempt = running.attempt
         if not running.workload.shape.is_whole or not attempt.gpu_count:
             return None
@@ -131,7 +131,10 @@ class PodUse:
         allocations: Sequence[Allocation],
         now: datetime,
     ) -> Measurements:
-        """What may plans read of the last minutes? Nothing, unless the policy says so."""
+        """The measurements of the last minutes that plans may read.
+
+        None of them, unless the policy says so.
+        """
         window_s = None if self._policy is None else self._policy.telemetry.planning_window_s
         if window_s is None or not self._is_fresh(now):
             return Measurements()
@@ -162,7 +165,7 @@ class PodUse:
 
     def _note_failure(self, failure: str) -> None:
         if self._failure is None:
-            _log.warning("What the GPUs of running pods do is unknown: %s", failure)
+            _log.warning("The GPU usage of running pods is unknown: %s", failure)
         self._failure = failure
 
 

@@ -145,7 +145,7 @@ class ContainerRuns:
                 if not running.phase.has_ended:
                     await self._report_running(running)
         except Exception as error:
-            _log.debug("Prefect hears later that %r runs: %s", running.record.name, error)
+            _log.debug("The state Running of %r is reported later: %s", running.record.name, error)
         finally:
             self._being_reported.discard(attempt_id)
 
@@ -191,7 +191,7 @@ class ContainerRuns:
 
 
 def begun_pods(pods: Sequence[Json]) -> list[Json]:
-    """Which of these pods have started? The one that leads comes first, else by name."""
+    """The pods that have started. The one that leads comes first, else by name."""
     running = [pod for pod in pods if (pod.get("status") or {}).get("phase") != "Pending"]
     return sorted(running, key=_rank_as_teller)
 

@@ -32,13 +32,13 @@ class HeldGpus:
         self._last: dict[str, HeldGpu] = {}
 
     def read(self) -> dict[str, HeldGpu]:
-        """Which GPUs are held? By id. Where the folder cannot be read: those of the last time."""
+        """The held GPUs, by id. Where the folder cannot be read: those of the last time."""
         try:
             paths = sorted(path for path in self._folder.iterdir() if path.suffix == ".json")
         except FileNotFoundError:
             paths = []
         except OSError as error:
-            _log.warning("Which GPUs are held is unknown: %s", error)
+            _log.warning("The held GPUs of this machine are unknown: %s", error)
             return self._last
         found = (_read(path) for path in paths)
         self._last = {held.gpu_id: held for held in found if held is not None}

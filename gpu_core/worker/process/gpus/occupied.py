@@ -79,8 +79,8 @@ class OccupiedGpus:
         """Log it once, and again when the last reading no longer counts."""
         if self._failure is None:
             _log.warning(
-                "Who uses the GPUs of this machine is unknown: %s. The last reading counts for "
-                "%.0f s.",
+                "The processes on the GPUs of this machine are unknown: %s. "
+                "The last reading counts for %.0f s.",
                 *(failure, VALID_S),
             )
             self._failure = failure

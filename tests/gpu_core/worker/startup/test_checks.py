@@ -6,6 +6,7 @@ import tempfile
 from types import SimpleNamespace
 
 import anyio
+import httpx
 import pytest
 from prefect.exceptions import ObjectNotFound
 

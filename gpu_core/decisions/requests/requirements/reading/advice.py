@@ -1,4 +1,4 @@
-"""The answer without an estimate: is a GPU likely needed, and what gives a better answer?"""
+"""The answer without an estimate: whether a GPU is likely needed, and what helps to say more."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -115,8 +115,8 @@ def advice_before_model(line: TextLine) -> Advice | None:
     if line.has(_TREES):
         return Advice(
             need=GpuNeed.OPTIONAL,
-            why="CPUs train trees on up to some million rows in minutes; beyond that a GPU with"
-            " memory for the data is faster, and there is no estimate of it",
+            why="CPUs train trees on some million rows in minutes; a GPU with memory for the data"
+            " is faster on more, without an estimate",
             ask="measure one run on both",
         )
     if line.has(_TRANSCODING):
@@ -133,8 +133,8 @@ def advice_before_model(line: TextLine) -> Advice | None:
     ):
         return Advice(
             need=GpuNeed.OPTIONAL,
-            why="the files of a model are changed or moved, not the model run; some methods of"
-            " quantization run it on samples; there is no estimate of either",
+            why="such work changes or moves the files of a model without running it; quantization"
+            " that runs it on samples has no estimate",
             ask="say what is done with the model, such as 'inference on 10,000 prompts'",
         )
     if line.has(_SEVERAL):
@@ -160,7 +160,7 @@ def advice_before_model(line: TextLine) -> Advice | None:
 
 
 def advice_without_model(line: TextLine) -> Advice | None:
-    """What can be said of a text that names neither a model nor a task with a usual one?"""
+    """The advice for a text that names neither a model nor a task with a usual one."""
     for pattern, ask in _VAGUE:
         if line.has(pattern):
             return Advice(
@@ -188,7 +188,7 @@ def advice_on_cpu(line: TextLine) -> Advice | None:
         return Advice(
             need=GpuNeed.OPTIONAL,
             why="CPUs do such work on some million rows; GPU libraries such as RAPIDS are faster on"
-            " more, and there is no estimate of them",
+            " more, without an estimate",
             ask="measure one run on both",
         )
     if line.has(_WITHOUT_NETWORK):

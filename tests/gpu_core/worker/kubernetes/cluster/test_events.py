@@ -82,8 +82,8 @@ def test_a_right_that_is_missing_is_warned_of_once(monkeypatch, caplog):
     with caplog.at_level(logging.WARNING):
         anyio.run(story)
     assert [record.message for record in caplog.records] == [
-        "The worker may not list events in namespace 'ml', so runs do not hear why their pods do "
-        "not start; the Helm chart infra/helm/prefect-gpu grants it"
+        "The worker may not list events in namespace 'ml', so the logs of runs do not say why "
+        "their pods do not start; the Helm chart infra/helm/prefect-gpu grants it"
     ]
 
 

@@ -139,8 +139,8 @@ async def test_what_the_other_gpus_of_its_node_cost_is_said_once(world, caplog):
     world.usable()
     lines = [r.getMessage() for r in caplog.records if "gets no new runs" in r.getMessage()]
     assert lines == [
-        "Node n1 gets no new runs until its device plugin withdraws what is held: its other 1 GPU, "
-        "$0.7000 an hour, may idle"
+        "Node n1 gets no new runs until its device plugin withdraws the held GPUs. "
+        "Its other 1 GPU may idle, at $0.7000 an hour"
     ]
 
 
@@ -196,7 +196,7 @@ async def test_without_the_right_to_patch_nodes_it_is_held_until_a_restart(world
     assert await world.look(9, GPU_a=90.0) == {}
     assert world.usable() == {"n1": 0, "n2": 2}
     assert world.trouble("train-0") is not None
-    assert caplog.text.count("a held GPU is held until the worker restarts") == 1
+    assert caplog.text.count("a held GPU is free again when the worker restarts") == 1
     world.restart()
     await world.look(9)
     assert world.usable() == {"n1": 2, "n2": 2}

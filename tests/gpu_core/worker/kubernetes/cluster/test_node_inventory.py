@@ -182,7 +182,7 @@ def test_what_the_template_refuses_is_not_offered_and_what_it_tolerates_is_open(
             {"cloud.google.com/gke-max-shared-clients-per-gpu": "2"},
             {"shares_per_gpu": 4},
             "n1",
-            "Node n1 is used as it says itself: each of its GPUs is shared by 2, and",
+            "Node n1 counts as its own labels and resources say: each of its GPUs is shared by 2",
             id="the policy says something else",
         ),
         pytest.param(
