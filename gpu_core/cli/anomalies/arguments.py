@@ -15,7 +15,7 @@ def anomalies(
         str | None,
         Parameter(
             name="--date",
-            help="A UTC day, such as 2026-11-24. Default: yesterday, the last whole one.",
+            help="A UTC day, such as 2026-11-24. Default: yesterday.",
         ),
     ] = None,
     since: Annotated[

@@ -64,7 +64,7 @@ def history(
 def export(
     *,
     address: Annotated[
-        str, Parameter(help="Where to listen; 0.0.0.0: all addresses.")
+        str, Parameter(help="The address to listen on; 0.0.0.0: all addresses.")
     ] = "127.0.0.1",
     port: Annotated[int, whole_number("The port; 0: any free port.")] = 9401,
     interval: Annotated[float, Parameter(help="Seconds between two samples, 0.1 to 60.")] = 1.0,

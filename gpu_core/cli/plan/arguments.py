@@ -52,7 +52,7 @@ class JobOptions:
         int | None, whole_number("Batches between two updates. Default: 8.")
     ] = None
     sequence_length: Annotated[
-        int | None, whole_number("Tokens; for inference with the answer.")
+        int | None, whole_number("Tokens of a sample; for inference, with the answer.")
     ] = None
     output_tokens: Annotated[
         int | None, whole_number("Tokens that inference writes for each prompt.")
@@ -75,7 +75,7 @@ class ConstraintOptions:
     max_nodes: Annotated[int, whole_number("At most this many nodes.")] = 1
     gpus: Annotated[int | None, whole_number("Exactly this many GPUs over all nodes.")] = None
     data_gib: Annotated[float | None, Parameter(help="The data that the job reads.")] = None
-    data_at: Annotated[str | None, Parameter(help="Where the data is, as PROVIDER/REGION.")] = None
+    data_at: Annotated[str | None, Parameter(help="The data's place, as PROVIDER/REGION.")] = None
 
 
 @Parameter(name="*", group=_CONDITIONS)
@@ -98,7 +98,7 @@ class ConditionOptions:
         str | None, Parameter(help="The ledger with these runs: its file or address.")
     ] = None
     amount_each: Annotated[
-        str | None, Parameter(help="The amount of each of these runs. Default: that of this job.")
+        str | None, Parameter(help="The amount of work of each of these runs. Default: this job's.")
     ] = None
     startup: Annotated[
         str | None, Parameter(help="Time until work begins on a new node. Default: 5m.")

@@ -164,7 +164,7 @@ class Settler:
                 break
             except Exception as error:
                 pause_s = self._pause_s(running, retries, error)
-                _log.debug("Why it could not be settled", exc_info=True)
+                _log.debug("The error of the settlement", exc_info=True)
                 with anyio.move_on_after(pause_s):
                     await self._outages.wait_for_return()
         self._settling.discard(running.attempt.attempt_id)

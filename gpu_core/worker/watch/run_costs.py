@@ -101,7 +101,7 @@ class RunCosts:
             if self._failure.is_news(_name(error)):
                 what = count(len(waiting), "run")
                 _log.warning("The cost of %s is logged to MLflow later: %s", what, _name(error))
-            _log.debug("Why costs are logged later", exc_info=True)
+            _log.debug("The error of MLflow", exc_info=True)
         else:
             self._failure.forget()
 
@@ -139,7 +139,7 @@ class RunCosts:
                 *(cost.flow_run_id, _REFUSED_RETRY_S / 60, _name(error)),
                 extra={"flow_run_id": cost.flow_run_id},
             )
-            _log.debug("Why it is not taken", exc_info=error)
+            _log.debug("The error of MLflow", exc_info=error)
         self._refused_s[cost.change_id] = anyio.current_time()
 
     async def _show_pages(self, logged: LoggedCost) -> None:

@@ -76,8 +76,8 @@ class GpuRequest(BaseModel):
     gpu_fraction: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = Field(
         default=None,
         title="GPU fraction",
-        description="The fraction of a GPU that the run needs, over 0 to 1, by default 1. Less "
-        "than 1 is a share of a cluster's GPU, without memory of its own.",
+        description="The share of a GPU that the run needs, over 0 to 1, by default 1; a part "
+        "needs a cluster, and has no memory of its own.",
     )
     mig_profile: Annotated[str, parsed_by(parse_mig_profile)] | None = Field(
         default=None,
@@ -98,8 +98,8 @@ class GpuRequest(BaseModel):
     work: Annotated[str, parsed_by(parse_work)] | None = Field(
         default=None,
         title="Description of the work",
-        description="The work in words, such as 'fine-tune a 7B model with LoRA on 100M tokens'. "
-        "With gpu_type 'auto' the run gets the cheapest type that holds this work.",
+        description="The work in words, such as 'fine-tune a 7B model with LoRA on 100M tokens'; "
+        "with gpu_type 'auto' the run gets the cheapest type that holds this work.",
     )
     capacity_type: Literal["auto", "spot", "on-demand", "reserved"] = Field(
         default="auto",
@@ -116,9 +116,8 @@ class GpuRequest(BaseModel):
     deadline: Deadline | None = Field(
         default=None,
         title="Deadline",
-        description="The time by which the run must end, by default none: a moment such as "
-        "'2026-09-01T18:00Z', or a duration from its submission such as '6h'. It affects spot or "
-        "on-demand, and the order if the policy orders by deadline-slack.",
+        description="The time by which the run must end, such as '2026-09-01T18:00Z' or '6h' from "
+        "its submission, by default none; it affects spot or on-demand, and deadline-slack.",
     )
     budget_micro_usd: (
         Annotated[int, parsed_by(parse_budget), WithJsonSchema({"type": "number"})] | None
@@ -127,7 +126,7 @@ class GpuRequest(BaseModel):
         alias="budget_usd",
         title="Budget (USD)",
         description="The largest cost of all attempts of the run together in USD, by default no "
-        "limit. At the limit the run saves and stops, or continues, as the policy says.",
+        "limit; at the limit the run saves and stops, or continues, as the policy says.",
     )
     max_duration_s: PositiveDuration | None = Field(
         default=None,

@@ -131,7 +131,7 @@ class GpuHealthWatch:
             return
         except Exception as error:
             # An answer of any content stops no worker: it shares a task group with all else.
-            self._note_failure(f"{self._url} gives an answer that cannot be used: {error!r}")
+            self._note_failure(f"{self._url} returns an invalid answer: {error!r}")
             return
         if self._failure is not None:
             _log.warning("The health of GPUs is known again")

@@ -182,7 +182,7 @@ class NodeInventory:
             )
         except InvalidInput as error:
             # One node that cannot be read must not keep the others from being used.
-            _log.warning("Node %s is left out: %s", name, error)
+            _log.warning("Node %s is excluded: %s", name, error)
             return None
 
 

@@ -98,7 +98,7 @@ class PodUse:
             return
         except Exception as error:
             # An answer of any content stops no worker: it shares a task group with all else.
-            self._note_failure(f"{url} gives an answer that cannot be used: {error!r}")
+            self._note_failure(f"{url} returns an invalid answer: {error!r}")
             return
         if self._failure is not None:
             _log.warning("The GPU usage of running pods is known again")

@@ -100,7 +100,7 @@ class OccupiedGpus:
 
     def _note_silent(self, silent: frozenset[str]) -> None:
         for gpu_id in sorted(silent - self._silent):
-            _log.error("%s is left out: it does not answer NVML", gpu_id)
+            _log.error("%s is excluded: it does not answer NVML", gpu_id)
         for gpu_id in sorted(self._silent - silent):
             _log.warning("%s answers NVML again", gpu_id)
         self._silent = silent
@@ -112,7 +112,7 @@ class OccupiedGpus:
         }
         for gpu_id in self._occupied.keys() - before.keys():
             names = ", ".join(map(_name, self._occupied[gpu_id]))
-            _log.warning("%s is left out while another process uses it: %s", gpu_id, names)
+            _log.warning("%s is excluded while another process uses it: %s", gpu_id, names)
         for gpu_id in before.keys() - self._occupied.keys():
             _log.info("%s is not used by others any more", gpu_id)
 

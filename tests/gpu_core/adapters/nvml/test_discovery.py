@@ -204,7 +204,7 @@ SILENT = {
     "a GPU that falls off the bus and is back": {
         "looks": [(0, ""), *[(1, "lost GPU-cccc 15")] * 2, (1, "")],
         "want_left_out": ["", "c", "c", ""],
-        "want_log": ["GPU-cccc is left out: it does not answer", "GPU-cccc answers NVML again"],
+        "want_log": ["GPU-cccc is excluded: it does not answer", "GPU-cccc answers NVML again"],
     },
     "a driver that does not list processes": {
         "looks": [(0, "processes 3"), (1, "processes 999")],
@@ -214,12 +214,12 @@ SILENT = {
     "GPUs that are lost when they are asked for processes": {
         "looks": [(0, ""), (1, "processes 15")],
         "want_left_out": ["", "abc"],
-        "want_log": [f"GPU-{letter * 4} is left out" for letter in "abc"],
+        "want_log": [f"GPU-{letter * 4} is excluded" for letter in "abc"],
     },
     "a GPU of a run falls off the bus": {
         "looks": [(0, ""), (1, "lost GPU-bbbb 15")],
         "want_left_out": ["", "b"],
-        "want_log": ["GPU-bbbb is left out"],
+        "want_log": ["GPU-bbbb is excluded"],
     },
 }
 LOOK = """
