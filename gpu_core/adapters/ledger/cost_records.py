@@ -18,7 +18,6 @@ from gpu_core.adapters.ledger.capacity import (
 from gpu_core.adapters.ledger.cost_slices import (
     CostQuestion,
     read_cost_slices,
-    read_run_counts,
 )
 from gpu_core.adapters.ledger.database import LedgerDatabase, values_of
 from gpu_core.adapters.ledger.engine import (
@@ -26,7 +25,6 @@ from gpu_core.adapters.ledger.engine import (
 )
 from gpu_core.adapters.ledger.held_capacity import read_held
 from gpu_core.adapters.ledger.month_work import WorkQuestion, read_month_work
-from gpu_core.adapters.ledger.overlaps import read_held_twice
 from gpu_core.adapters.ledger.run_families import last_hosts
 from gpu_core.adapters.ledger.schema import (
     budget_alerts,
@@ -47,15 +45,15 @@ class CostRecords(LedgerDatabase):
     def cost_slices(self, asked: CostQuestion) -> tuple[list[CostSlice], dict[Keys, int]]:
         """What did each group hold, in slices of one price, and how many runs has it?"""
         with self._reader.begin() as connection:
-            slices = read_cost_slices(connection, asked)
-            return slices, read_run_counts(connection, asked, slices)
+            return read_cost_slices(connection, asked)
 
     def cost_slices_by_day(self, asked: CostQuestion) -> list[list[CostSlice]]:
         """What did each group use and cost on each UTC day that begins in the window?"""
         start, end = asked.window.start, asked.window.end
         days = [Window.of_day(start.date() + timedelta(days=n)) for n in range((end - start).days)]
         with self._reader.begin() as connection:
-            return [read_cost_slices(connection, replace(asked, window=day)) for day in days]
+            by_day = (read_cost_slices(connection, replace(asked, window=day)) for day in days)
+            return [held.slices for held in by_day]
 
     def capacity_cost(self, asked: CostQuestion) -> CapacityCost:
         """What did machines cost in the window, and which part of that did runs pay?
@@ -67,8 +65,9 @@ class CostRecords(LedgerDatabase):
             end = min(window.end, now)
             found = read_overlapping(connection, window.start, end, self._damaged)
             intervals = [i for i in found if asked.pool in (None, i.pool)]
-            held = read_held(connection, intervals, asked) if intervals else {}
-            twice = read_held_twice(connection, intervals, asked) if intervals else {}
+            if not intervals:
+                return CapacityCost(machines=())
+            held, twice = read_held(connection, intervals, asked)
         return capacity_cost(intervals, held, window, now, twice)
 
     def month_work(self, asked: WorkQuestion) -> MonthWork:

@@ -1,10 +1,10 @@
 """What was held and at which price, summed by the database: few rows for any number of attempts."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -38,63 +38,46 @@ class CostQuestion:
     provenance: Provenance | None = Provenance.MEASURED
 
 
-def read_cost_slices(connection: sa.Connection, asked: CostQuestion) -> list[CostSlice]:
+class HeldByGroup(NamedTuple):
+    """What groups held, and how many runs they have."""
+
+    slices: list[CostSlice]
+    runs: dict[Keys, int]
+    """Of each group, and all of them together under `()`. Grouped by run, only that."""
+
+
+def read_cost_slices(connection: sa.Connection, asked: CostQuestion) -> HeldByGroup:
     """What did each group hold in the window, by what it paid for and at which price?
 
     The database sums the time of attempts with one price; that of those whose price has changed is
     cut here, at each change.
     """
-    tariffs, found = Tariffs(), list[CostSlice]()
+    tariffs, found, counts = Tariffs(), list[CostSlice](), dict[Keys, int]()
     keys = len(asked.keys)
-    paid = slice(keys, keys + len(PAID))
+    paid, in_all = slice(keys, keys + len(PAID)), 0
     for page in connection.execute(_sums(asked)).partitions(_ROWS_PER_PAGE):
         for row in map(tuple, page):
-            later_prices, _, *numbers = row[paid.stop :]
+            group = row[:keys]
+            later_prices, _, of_group, of_all, *numbers = row[paid.stop :]
+            in_all += of_all
+            counts[group] = counts.get(group, 0) + of_group
             if later_prices is None:
-                tariff, uses_us = tariffs.of(row[paid]), row[paid.stop + 2 : paid.stop + 6]
-                found.append(CostSlice(row[:keys], tariff, uses_us, row[paid.stop + 6]))
+                tariff, uses_us = tariffs.of(row[paid]), tuple(numbers[:4])
+                found.append(CostSlice(group, tariff, uses_us, numbers[4]))
             else:
-                found += _at_each_price(row[:keys], row[paid], later_prices, numbers, tariffs)
-    return found
-
-
-def read_run_counts(
-    connection: sa.Connection, asked: CostQuestion, slices: Iterable[CostSlice]
-) -> dict[Keys, int]:
-    """How many runs has each group, and all of them together under `()`?
-
-    Grouped by run, each group has one: only all of them are counted then.
-
-    Args:
-        slices: The answer of `read_cost_slices` to the same question.
-    """
+                found += _at_each_price(group, row[paid], later_prices, numbers, tariffs)
     if "run" in asked.keys:
         place = asked.keys.index("run")
-        return {(): len({part.keys[place] for part in slices})}
-    counts = dict(_run_counts(connection, asked, asked.keys))
-    if counts and asked.keys and COLUMNS_OF_RUNS.keys() >= set(asked.keys):
-        return counts | {(): sum(counts.values())}  # each run is in one group
-    return counts | dict(_run_counts(connection, asked, ()))
-
-
-def _run_counts(
-    connection: sa.Connection, asked: CostQuestion, names: tuple[str, ...]
-) -> Iterator[tuple[Keys, int]]:
-    keys = key_columns(names)
-    statement = (
-        sa.select(*keys, sa.func.count(sa.distinct(attempts.c.flow_run_id)))
-        .join_from(runs, attempts)
-        .where(*overlapping(asked))
-        .group_by(*keys)
-    )
-    return ((tuple(row[:-1]), row[-1]) for row in connection.execute(statement))
+        return HeldByGroup(found, {(): len({part.keys[place] for part in found})})
+    return HeldByGroup(found, counts | {(): in_all} if found else {})
 
 
 def _sums(asked: CostQuestion) -> sa.Select[Any]:
     """The time of each use, as `uses_of_attempt` has it, summed over attempts of one tariff.
 
-    Behind the sums are the moments of an attempt whose price changed. Grouped by run there are
-    about as many groups as attempts: sorting them would take longer than reading them.
+    Before the sums are the runs that are counted with them, behind them the moments of an attempt
+    whose price changed. Grouped by run there are about as many groups as attempts: sorting them
+    would take longer than reading them.
     """
     c = _turns(asked).c
     in_window = [Lesser(Greater(turn, c.first), c.last) for turn in (c.begun, c.working, c.lost)]
@@ -103,8 +86,11 @@ def _sums(asked: CostQuestion) -> sa.Select[Any]:
     moments = (c.start, c.begun, c.working, c.lost, c.end, c.first, c.last)
     group = [c[name] for name in _group(asked)]
     if "run" in asked.keys:
-        return sa.select(*group, *uses, sa.literal_column("1"), *moments)
-    sums = [sa.cast(sa.func.sum(use), sa.BigInteger) for use in uses]
+        zero: sa.ColumnElement[int] = sa.literal_column("0")
+        one: sa.ColumnElement[int] = sa.literal_column("1")
+        return sa.select(*group, zero, zero, *uses, one, *moments)
+    summed = (c.of_group, c.of_all, *uses)
+    sums = [sa.cast(sa.func.sum(each), sa.BigInteger) for each in summed]
     together = (*sums, sa.func.count(), *map(sa.func.max, moments))
     return sa.select(*group, *together).group_by(*group)
 
@@ -126,6 +112,8 @@ def _turns(asked: CostQuestion) -> sa.CTE:
     return _materialized(
         sa.select(
             *(m[name] for name in _group(asked)),
+            m.of_group,
+            m.of_all,
             m.start,
             begun.label("begun"),
             Lesser(Greater(m.working, begun), lost).label("working"),
@@ -152,6 +140,8 @@ def _moments(asked: CostQuestion) -> sa.CTE:
             *keys,
             *PAID,
             *REPRICED,
+            _counts_its_run(asked, asked.keys).label("of_group"),
+            _counts_its_run(asked, ()).label("of_all"),
             us(a.admitted_at).label("start"),
             sa.func.coalesce(us(a.started_at), not_begun).label("started"),
             working.label("working"),
@@ -162,6 +152,30 @@ def _moments(asked: CostQuestion) -> sa.CTE:
         .where(*overlapping(asked)),
         "moments",
     )
+
+
+def _counts_its_run(asked: CostQuestion, keys: Sequence[str]) -> sa.ColumnElement[int]:
+    """1 for the first attempt of its run in its group, of those that count; 0 for later ones."""
+    a, earlier = attempts.c, attempts.alias().c
+    names = [COLUMNS_OF_ATTEMPTS[key] for key in keys if key in COLUMNS_OF_ATTEMPTS]
+    is_there = sa.exists().where(
+        earlier.flow_run_id == a.flow_run_id,
+        earlier.number < a.number,
+        *_holds(earlier, asked),
+        *(earlier[name].is_not_distinct_from(a[name]) for name in names),
+    )
+    return sa.case((a.number == 1, 1), (is_there, 0), else_=1)
+
+
+def _holds(c: Any, asked: CostQuestion) -> list[sa.ColumnElement[bool]]:
+    """Does an attempt with these columns hold something in the window, and count?"""
+    freed, end = sa.func.coalesce(c.released_at, c.gone_at), min(asked.window.end, asked.now)
+    was_held = sa.and_(freed > asked.window.start, freed > c.admitted_at)
+    return [
+        c.admitted_at < end,
+        sa.or_(freed.is_(None), was_held),
+        sa.or_(c.end_reason.is_(None), c.end_reason != EndReason.POSTPONED),
+    ]
 
 
 def freed_at() -> sa.ColumnElement[Any]:

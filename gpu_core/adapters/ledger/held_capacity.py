@@ -1,108 +1,128 @@
-"""What runs held on each machine: summed by the database for attempts on one node at one price."""
+"""What runs held on each machine: read attempt by attempt, in few columns.
+
+A join of attempts with intervals takes a database longer than this takes here, and does not find
+who shares a GPU.
+"""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from gpu_core.adapters.ledger.cost_slices import CostQuestion, freed_at, overlapping
+from gpu_core.adapters.ledger.overlaps import GpuHolders, read_held_twice
 from gpu_core.adapters.ledger.paid import PAID, REPRICED, Tariffs
-from gpu_core.adapters.ledger.schema import attempts, capacity_intervals, runs
-from gpu_core.adapters.ledger.sql_functions import EpochUs, Greater, Lesser
-from gpu_core.decisions.costs.capacity.capacity_intervals import WATCHED, CapacityInterval
+from gpu_core.adapters.ledger.schema import attempts, runs
+from gpu_core.adapters.ledger.sql_functions import EpochUs
+from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
 from gpu_core.decisions.costs.capacity.idle import counted_in, parts_by_node
 from gpu_core.decisions.costs.usage.scale import Scale
 from gpu_core.decisions.costs.usage.time_use import Tariff, spans_of_prices
 from gpu_core.decisions.costs.usage.usage import Usage
 from gpu_core.decisions.model.units import epoch_us
 
-_c = capacity_intervals.c
+_c = attempts.c
+_ROWS_PER_PAGE = 10_000
+_PAID = slice(len(PAID))
 
-_Held = tuple[tuple[str, Tariff], int]
-"""An interval's id and what is held there; and for how many microseconds."""
+
+class HeldCapacity(NamedTuple):
+    """What runs held on machines, by the interval's id."""
+
+    held: Mapping[str, Usage]
+    twice: Mapping[str, Usage]
+    """The part of it that is beyond the whole of a GPU: see `twice_on`."""
 
 
 def read_held(
     connection: sa.Connection, intervals: Sequence[CapacityInterval], asked: CostQuestion
-) -> dict[str, Usage]:
-    """What did runs hold on each of these machines in the window? By the interval's id.
+) -> HeldCapacity:
+    """What did runs hold on each of these machines in the window?
 
     Runs of all pools count, as they share machines.
     """
     of_all = replace(asked, pool=None)
-    tariffs = Tariffs()
-    held_us: dict[tuple[str, Tariff], int] = defaultdict(int)
-    for place, us in chain(
-        _on_one_node(connection, of_all, tariffs),
-        _on_several_nodes(connection, intervals, of_all, tariffs),
-    ):
-        held_us[place] += us
-    found: dict[str, list[tuple[Tariff, int]]] = defaultdict(list)
-    for (interval_id, tariff), us in held_us.items():
-        found[interval_id].append((tariff, us))
-    scale = Scale(tariff for _, tariff in held_us)
-    return {interval_id: scale.usage(used) for interval_id, used in found.items()}
-
-
-def _on_one_node(
-    connection: sa.Connection, asked: CostQuestion, tariffs: Tariffs
-) -> Iterator[_Held]:
-    """What attempts hold that are on one node."""
-    for interval_id, *values, held_us, first_us, last_us in connection.execute(_sums(asked)):
-        paid, (later_prices, _) = tuple(values[: len(PAID)]), values[len(PAID) :]
-        if later_prices is None:
-            yield (interval_id, tariffs.of(paid)), held_us
-            continue
-        since_us, of_prices = tariffs.at_each_price(paid, later_prices)
-        spans = spans_of_prices(first_us, last_us, since_us)
-        for tariff, (start_us, end_us) in zip(of_prices, spans, strict=True):
-            yield (interval_id, tariff), end_us - start_us
-
-
-def _on_several_nodes(
-    connection: sa.Connection,
-    intervals: Sequence[CapacityInterval],
-    asked: CostQuestion,
-    tariffs: Tariffs,
-) -> Iterator[_Held]:
-    """What gangs hold on each machine, attempt by attempt."""
-    by_node, parts = _counted_us(intervals, asked), dict[tuple[Tariff, Fraction], Tariff]()
-    a, now_us = attempts.c, epoch_us(asked.now)
-    until = sa.func.coalesce(EpochUs(freed_at()), now_us)
-    there = (a.host, a.node, sa.cast(a.shares, sa.String), EpochUs(a.admitted_at), until)
-    statement = (
-        sa.select(*PAID, *REPRICED, *there)
-        .join_from(runs, attempts)
-        .where(*overlapping(asked), has_a_place(), has_several_nodes())
-    )
-    for *values, later_prices, _, host, first, text, since_us, until_us in connection.execute(
-        statement
-    ):
-        if since_us is None:
+    sums, holders = _Sums(_counted_us(intervals, of_all)), GpuHolders()
+    for row in _rows(connection, of_all):
+        attempt_id, host, node, gpu_ids, shares, start_us, end_us = row[_PAID.stop + 1 :]
+        if start_us is None:
             continue  # it is no moment, and when it held anything is unknown
-        paid = tuple(values)
-        later_us, of_prices = tariffs.at_each_price(paid, later_prices)
-        for node, part in parts_by_node(tariffs.shares(text), first).items():
-            for interval_id, start_us, end_us in by_node[host, node]:
-                spans = spans_of_prices(max(start_us, since_us), min(end_us, until_us), later_us)
-                for tariff, (start, end) in zip(of_prices, spans, strict=True):
-                    yield (interval_id, _part_of(tariff, part, parts)), end - start
+        stay = _Stay(row[_PAID], row[_PAID.stop], host, start_us, end_us)
+        if shares is None:
+            sums.add(stay, node)
+        else:
+            held = sums.tariffs.shares(shares)
+            for each, part in parts_by_node(held, node).items():
+                sums.add(stay, each, part)
+        holders.add(attempt_id, host, node, gpu_ids, row[0], shares, start_us, end_us)
+    return HeldCapacity(
+        held=sums.usage(),
+        twice=read_held_twice(connection, intervals, of_all, holders.beyond_their_gpus()),
+    )
 
 
-def _part_of(
-    tariff: Tariff, part: Fraction, known: dict[tuple[Tariff, Fraction], Tariff]
-) -> Tariff:
-    """The tariff of a part of what is held: one object for equal ones."""
-    if part == 1:
-        return tariff
-    found = known.get((tariff, part))
-    if found is None:
-        found = known[tariff, part] = Tariff(tariff.unit.times(part))
-    return found
+class _Stay(NamedTuple):
+    """What an attempt held, from when to when."""
+
+    paid: tuple[Any, ...]
+    """The values of `PAID`."""
+    later_prices: str | None
+    host: str
+    start_us: int
+    end_us: int
+
+
+_WHOLE = Fraction(1)
+
+
+class _Sums:
+    """The time of each tariff on each machine.
+
+    Args:
+        by_node: The machines of each host and node: an interval's id, and which time of it counts.
+    """
+
+    def __init__(self, by_node: Mapping[tuple[str, str], Sequence[tuple[str, int, int]]]) -> None:
+        self.tariffs = Tariffs()
+        self._by_node = by_node
+        self._parts: dict[tuple[Tariff, Fraction], Tariff] = {}
+        self._held_us: dict[tuple[str, Tariff], int] = defaultdict(int)
+
+    def add(self, stay: _Stay, node: str, part: Fraction = _WHOLE) -> None:
+        """Add a part of what an attempt held to the machines that had this name then."""
+        paid, later_prices, host, since_us, until_us = stay
+        for interval_id, first_us, last_us in self._by_node.get((host, node), ()):
+            start_us, end_us = max(first_us, since_us), min(last_us, until_us)
+            if start_us >= end_us:
+                continue
+            if later_prices is None:
+                tariff = self._part_of(self.tariffs.of(paid), part)
+                self._held_us[interval_id, tariff] += end_us - start_us
+                continue
+            later_us, of_prices = self.tariffs.at_each_price(paid, later_prices)
+            spans = spans_of_prices(start_us, end_us, later_us)
+            for whole, (start, end) in zip(of_prices, spans, strict=True):
+                self._held_us[interval_id, self._part_of(whole, part)] += end - start
+
+    def usage(self) -> dict[str, Usage]:
+        """The sum for each machine on which something was held."""
+        found: dict[str, list[tuple[Tariff, int]]] = defaultdict(list)
+        for (interval_id, tariff), us in self._held_us.items():
+            found[interval_id].append((tariff, us))
+        scale = Scale(tariff for _, tariff in self._held_us)
+        return {interval_id: scale.usage(used) for interval_id, used in found.items()}
+
+    def _part_of(self, tariff: Tariff, part: Fraction) -> Tariff:
+        """The tariff of a part of what is held: one object for equal ones."""
+        if part is _WHOLE or part == 1:
+            return tariff
+        found = self._parts.get((tariff, part))
+        if found is None:
+            found = self._parts[tariff, part] = Tariff(tariff.unit.times(part))
+        return found
 
 
 def _counted_us(
@@ -118,66 +138,25 @@ def _counted_us(
     return by_node
 
 
-def has_a_place() -> sa.ColumnElement[bool]:
-    """The nodes of an attempt that another scheduler has still to place are only planned."""
-    return sa.or_(attempts.c.bound_at.is_not(None), attempts.c.released_at.is_not(None))
-
-
-def has_several_nodes() -> sa.ColumnElement[bool]:
-    # As text: what is no JSON any more must not fail the whole report.
-    text = sa.cast(attempts.c.shares, sa.String)
-    return sa.func.coalesce(text.like('%"node"%"node"%'), sa.false())
-
-
-def _sums(asked: CostQuestion) -> sa.Select[Any]:
-    """The time of attempts of one tariff on each machine; those on several nodes are not in it.
-
-    Behind the sum is from when to when an attempt whose price changed was there.
-    """
-    c = _stays(asked).c
-    group = [c.interval_id, *(c[column.name] for column in (*PAID, *REPRICED))]
-    held_us = sa.func.sum(sa.case((c.last > c.first, c.last - c.first), else_=0))
-    moments = (sa.func.max(c.first), sa.func.max(c.last))
-    return sa.select(*group, sa.cast(held_us, sa.BigInteger), *moments).group_by(*group)
-
-
-def _stays(asked: CostQuestion) -> sa.CTE:
-    """From when to when each attempt was on each machine, in the window, in microseconds.
-
-    It is materialized: SQLite would otherwise read each moment again for each mention.
-    """
-    a, now = attempts.c, epoch_us(asked.now)
-    start, end = epoch_us(asked.window.start), min(epoch_us(asked.window.end), now)
-    seen_us, watched_us = EpochUs(_c.seen_at), int(WATCHED.total_seconds()) * 1_000_000
-    still_there = sa.case((now - seen_us <= watched_us, now), else_=seen_us)
-    gone_us = sa.case((_c.until.is_(None), still_there), else_=EpochUs(_c.until))
-    freed_us = sa.func.coalesce(EpochUs(freed_at()), end)
-    return (
-        sa.select(
-            _c.interval_id,
-            *PAID,
-            *REPRICED,
-            Greater(EpochUs(a.admitted_at), EpochUs(_c.since), start).label("first"),
-            Lesser(freed_us, gone_us, end).label("last"),
-        )
+def _rows(connection: sa.Connection, asked: CostQuestion) -> Iterator[tuple[Any, ...]]:
+    """What attempts pay for, where and when."""
+    until = sa.func.coalesce(EpochUs(freed_at()), epoch_us(asked.now))
+    # What is held on one node is known without what is held of each GPU, which is long to read.
+    is_asked = sa.or_(_has_several_nodes(), _c.gpu_quantity.is_(None))
+    shares = sa.case((is_asked, sa.cast(_c.shares, sa.String)))
+    place = (_c.attempt_id, _c.host, _c.node, sa.cast(_c.gpu_ids, sa.String), shares)
+    # The nodes of an attempt that another scheduler has still to place are only planned.
+    has_a_place = sa.or_(_c.bound_at.is_not(None), _c.released_at.is_not(None))
+    statement = (
+        sa.select(*PAID, REPRICED[0], *place, EpochUs(_c.admitted_at), until)
         .join_from(runs, attempts)
-        .join(
-            capacity_intervals,
-            sa.and_(
-                _c.host == a.host,
-                _c.node == a.node,
-                # Moments as they are kept are compared before any is made a number.
-                a.admitted_at < sa.func.coalesce(_c.until, asked.now),
-                sa.or_(a.released_at.is_(None), a.released_at > _c.since),
-            ),
-        )
-        .where(
-            *overlapping(asked),
-            has_a_place(),
-            ~has_several_nodes(),
-            _c.since < min(asked.window.end, asked.now),
-            sa.or_(_c.until.is_(None), _c.until > asked.window.start),
-        )
-        .cte("stays")
-        .prefix_with("MATERIALIZED")
+        .where(*overlapping(asked), has_a_place)
     )
+    for page in connection.execute(statement).partitions(_ROWS_PER_PAGE):
+        yield from map(tuple, page)
+
+
+def _has_several_nodes() -> sa.ColumnElement[bool]:
+    # As text: what is no JSON any more must not fail the whole report.
+    text = sa.cast(_c.shares, sa.String)
+    return sa.func.coalesce(text.like('%"node"%"node"%'), sa.false())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
-from gpu_core.decisions.costs.reports.cost_report import COST_KEYS, cost_report
+from gpu_core.decisions.costs.reports.cost_report import COST_KEYS, Keys, cost_report
 from gpu_core.decisions.costs.usage.time_use import USES, TimeUse, uses_of_attempt
 from gpu_core.decisions.costs.usage.usage import US_PER_HOUR, Usage, sum_usage
 from gpu_core.decisions.costs.usage.usage_cost import Window, attempt_usage
@@ -158,6 +158,36 @@ def test_uses_of_time_are_summed_on_every_database(ledger: Ledger) -> None:
         asked = CostQuestion(window=window, keys=("attempt",), now=NOW)
         (part,), _ = ledger.cost_slices(asked)
         assert (part.keys, part.uses_us) == ((2,), want_us)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "keys", "want"),
+    [
+        pytest.param(0, 3, (), {(): 2}, id="all"),
+        pytest.param(0, 3, ("team",), {("vision",): 2, (): 2}, id="a key of runs"),
+        pytest.param(0, 3, ("zone",), {(None,): 1, ("z",): 2, (): 2}, id="in two groups"),
+        pytest.param(0, 3, ("attempt",), {(1,): 2, (2,): 1, (3,): 1, (): 2}, id="by number"),
+        pytest.param(1, 3, ("zone",), {(None,): 1, ("z",): 1, (): 1}, id="the first was before"),
+        pytest.param(0, 3, ("run",), {(): 2}, id="by run only all are counted"),
+    ],
+)
+def test_a_run_counts_once_in_each_group_and_in_all(
+    ledger: Ledger, start: float, end: float, keys: tuple[str, ...], want: dict[Keys, int]
+) -> None:
+    """Three attempts of a run, the second one in no known zone; and a run with one."""
+    over = EndReason.PREEMPTED
+    attempts_of_run = [
+        make_attempt(
+            number=n + 1, admitted_at=at(n), released_at=at(n + 1), end_reason=over, zone=zone
+        )
+        for n, zone in enumerate(("z", None, "z"))
+    ]
+    other = make_attempt("run-2", released_at=at(1), end_reason=over, zone="z")
+    ledger.import_records([(make_run(), attempts_of_run), (make_run("run-2"), [other])])
+    _, found = ledger.cost_slices(
+        CostQuestion(window=Window(at(start), at(end)), keys=keys, now=NOW)
+    )
+    assert found == want
 
 
 @pytest.mark.parametrize(

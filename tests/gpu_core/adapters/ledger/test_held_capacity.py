@@ -1,12 +1,14 @@
 """What the database sums up of machines is what their attempts say one by one."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_core.adapters.ledger import Ledger, held_capacity
@@ -56,14 +58,22 @@ def placed(draw: st.DrawFn) -> Attempt:
     return replace(one, node="node-1", shares=shares[: draw(st.integers(1, 2))])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@pytest.fixture(scope="module")
+def one_ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ledger, Path]]:
+    """A ledger for all examples: making one takes longer than all the rest."""
+    path = tmp_path_factory.mktemp("ledger") / "ledger.db"
+    with Ledger.open(f"sqlite:///{path}") as ledger:
+        yield ledger, path
+
+
+@settings(deadline=None)
 @given(
     of_machines=machines(),
     of_runs=st.lists(placed(), max_size=6),
     window=st.tuples(moments, moments).map(lambda pair: Window(min(pair), max(pair))),
 )
 def test_the_sums_of_the_database_are_those_of_the_attempts(
-    tmp_path_factory: pytest.TempPathFactory,
+    one_ledger: tuple[Ledger, Path],
     of_machines: list[CapacityInterval],
     of_runs: list[Attempt],
     window: Window,
@@ -72,10 +82,13 @@ def test_the_sums_of_the_database_are_those_of_the_attempts(
         replace(attempt, flow_run_id=f"run-{n}", attempt_id=f"run-{n}/1")
         for n, attempt in enumerate(of_runs)
     ]
-    with Ledger.open(f"sqlite:///{tmp_path_factory.mktemp('l') / 'ledger.db'}") as ledger:
-        ledger.import_records([(make_run(a.flow_run_id), (a,)) for a in runs])
-        ledger.write_capacity(CapacityChanges((), tuple(of_machines)), [], NOON)
-        found = ledger.capacity_cost(CostQuestion(window=window, keys=(), now=NOW))
+    ledger, path = one_ledger
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for table in ("attempts", "runs", "capacity_intervals"):
+            connection.execute(f"DELETE FROM {table}")  # noqa: S608 - a name of this test
+    ledger.import_records([(make_run(a.flow_run_id), (a,)) for a in runs])
+    ledger.write_capacity(CapacityChanges((), tuple(of_machines)), [], NOON)
+    found = ledger.capacity_cost(CostQuestion(window=window, keys=(), now=NOW))
     want = cost(of_machines, runs, window, now=3)
     by_id = {machine.interval.interval_id: machine for machine in want.machines}
     assert {machine.interval.interval_id: machine for machine in found.machines} == by_id
@@ -144,13 +157,12 @@ def test_an_attempt_on_several_nodes_is_compared_with_the_machines_of_its_nodes_
     """A month has 100,000 attempts and thousands of machines: not each with each."""
     write(ledger, *(make_interval(f"i-{n}", node=f"n-{n}", until=at(1)) for n in range(9)))
     gang = tuple(NodeShare(node=node, gpu_ids=("0",)) for node in ("n-1", "n-2"))
-    one_node = {"node": "n-1", "released_at": at(1)}
     later = (PriceChange(since=at(0.5), rates=Rates(gpu_micro_usd_per_hour=5, source="c")),)
+    repriced = {"later_prices": later, "released_at": at(1)}
     ledger.import_records(
         [
-            (make_run("gang"), (make_attempt("gang", shares=gang, released_at=at(1)),)),
-            (make_run("old"), (make_attempt("old", **one_node),)),
-            (make_run("repriced"), (make_attempt("repriced", later_prices=later, **one_node),)),
+            (make_run("gang"), (make_attempt("gang", shares=gang, **repriced),)),
+            (make_run("one"), (make_attempt("one", node="n-1", **repriced),)),
         ]
     )
     spans = []
@@ -161,7 +173,7 @@ def test_an_attempt_on_several_nodes_is_compared_with_the_machines_of_its_nodes_
 
     monkeypatch.setattr(held_capacity, "spans_of_prices", counted)
     ledger.capacity_cost(CostQuestion(window=Window(at(0), at(1)), keys=(), now=NOW))
-    assert len(spans) == 3, "of the gang on each of its two nodes, and of the other with two prices"
+    assert len(spans) == 3, "of the gang on each of its two nodes, and of the other on its own"
 
 
 def test_damaged_shares_do_not_fail_a_report(tmp_path: Path) -> None:
