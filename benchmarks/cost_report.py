@@ -37,6 +37,8 @@ START = datetime(2026, 3, 1, tzinfo=UTC)
 _DAYS = 31
 _PRICES = {"spot": 1_080_000, "on-demand": 3_430_000}
 """Of an A100 in micro-USD per hour: spot and on-demand of a large provider in 2026."""
+_GPUS = 8
+"""Of a machine."""
 _GOAL_S = 5.0
 _BATCH = 5000
 
@@ -61,19 +63,20 @@ class Took:
 
 
 def records(count: int, machines: int, seed: int = 1) -> Iterator[Record]:
-    """Runs with one attempt each."""
-    chance = Random(seed)
-    for number in range(count):
+    """Runs with one attempt each, in the order in which they begin. No GPU has two at once."""
+    chance, busy = Random(seed), _Busy(machines)
+    starts = sorted(chance.randrange(_DAYS * 86_400) for _ in range(count))
+    for number, start_s in enumerate(starts):
         run_id = f"run-{number}"
-        begins = START + timedelta(seconds=chance.randrange(_DAYS * 86_400))
+        begins = START + timedelta(seconds=start_s)
         ends = begins + timedelta(seconds=chance.randrange(600, 20_000))
         terms = "spot" if chance.random() < 0.6 else "on-demand"
         is_interrupted = terms == "spot" and chance.random() < 0.1
         gpus = chance.choice([1, 1, 2, 4])
-        nodes = [f"node-{chance.randrange(machines)}"]
+        shares = [busy.share(chance, gpus, begins, ends)]
         if chance.random() < 0.05:
-            nodes.append(f"node-{chance.randrange(machines)}")
-        ids = tuple(f"GPU-{n}" for n in range(gpus))
+            shares.append(busy.share(chance, gpus, begins, ends))
+        ids = tuple(gpu_id for share in shares for gpu_id in share.gpu_ids)
         change = PriceChange(
             since=begins + (ends - begins) / 2,
             rates=Rates(gpu_micro_usd_per_hour=_PRICES[terms] + 10_000, source="catalog"),
@@ -84,11 +87,11 @@ def records(count: int, machines: int, seed: int = 1) -> Iterator[Record]:
             number=1,
             pool="gpus",
             host="host-1",
-            node=nodes[0],
+            node=shares[0].node,
             gpu_type=chance.choice(["a100-80gb", "a10g"]),
             gpu_ids=ids,
-            shares=tuple(NodeShare(node=node, gpu_ids=ids) for node in dict.fromkeys(nodes)),
-            gpu_quantity=Fraction(gpus * len(set(nodes))),
+            shares=tuple(shares),
+            gpu_quantity=Fraction(len(ids)),
             capacity_type=terms,
             price_micro_usd_per_gpu_hour=_PRICES[terms],
             price_source="catalog",
@@ -104,6 +107,25 @@ def records(count: int, machines: int, seed: int = 1) -> Iterator[Record]:
             ),
         )
         yield _run(run_id, number, begins), (attempt,)
+
+
+class _Busy:
+    """Until when the GPUs of each machine are held."""
+
+    def __init__(self, machines: int) -> None:
+        self._until = [[START] * _GPUS for _ in range(machines)]
+
+    def share(self, chance: Random, gpus: int, begins: datetime, ends: datetime) -> NodeShare:
+        """GPUs of a machine that has so many free."""
+        while True:
+            machine = chance.randrange(len(self._until))
+            until = self._until[machine]
+            free = [place for place in range(_GPUS) if until[place] <= begins][:gpus]
+            if len(free) == gpus:
+                break
+        for place in free:
+            until[place] = ends
+        return NodeShare(node=f"node-{machine}", gpu_ids=tuple(f"GPU-{place}" for place in free))
 
 
 def _run(run_id: str, number: int, submitted_at: datetime) -> RunRecord:
@@ -142,8 +164,8 @@ def machines_of_month(count: int, seed: int = 2) -> tuple[CapacityInterval, ...]
                 node=f"node-{number}",
                 capacity_type=terms,
                 gpu_type="a100-80gb",
-                gpus=8,
-                micro_usd_per_hour=8 * _PRICES[terms],
+                gpus=_GPUS,
+                micro_usd_per_hour=_GPUS * _PRICES[terms],
                 price_source="catalog",
                 since=since,
                 until=until,
