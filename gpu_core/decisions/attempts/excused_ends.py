@@ -1,4 +1,4 @@
-"""Which ends of attempts does an outage of the platform explain, that the worker itself saw?
+"""The ends of attempts that an outage of the platform explains, as the worker itself saw it.
 
 A flow that reports a failed connection proves nothing: the service may be its own. An outage alone
 proves nothing either: a flow may fail by itself while Prefect's API is unavailable. An end is
@@ -84,7 +84,7 @@ def seen_away(outages: Iterable[Outage], part: Part, now: datetime) -> tuple[Out
 
 
 def excuse_of(signs: EndSigns, outages: Sequence[Outage]) -> str | None:
-    """Which outage of the platform, and not the run itself, ended the attempt?
+    """The outage of the platform that ended the attempt, rather than the run itself.
 
     Args:
         signs: Of a flow; a container without Prefect needs no API.

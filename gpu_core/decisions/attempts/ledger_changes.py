@@ -45,7 +45,7 @@ class LedgerFollower:
         return frozenset(self._open)
 
     def observe(self, records: Iterable[Record], since: datetime) -> LedgerChanges:
-        """What is new?
+        """The starts, ends and withdrawals since the last read.
 
         Args:
             records: Every run that held GPUs after `since`, and all of `open_runs` that are still

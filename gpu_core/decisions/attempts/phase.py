@@ -126,7 +126,7 @@ class AttemptLife:
         return tuple(step.phase for step in self.steps)
 
     def entered_at(self, phase: AttemptPhase) -> datetime | None:
-        """When did this phase begin? None: the attempt was never in it."""
+        """The moment at which this phase began; None: the attempt was never in it."""
         return next((step.at for step in self.steps if step.phase is phase), None)
 
     def moved_to(self, phase: AttemptPhase, at: datetime) -> "AttemptLife":
@@ -145,7 +145,7 @@ class AttemptLife:
 
 
 def recorded_phase(attempt: Attempt) -> AttemptPhase:
-    """In which phase is this attempt, as far as its row in the ledger says?
+    """The phase of this attempt, as far as its row in the ledger says.
 
     That of a version before has the same columns. Whether its flow has started is Prefect's to say,
     and one without a start may have been given to a worker that died before it could note it.

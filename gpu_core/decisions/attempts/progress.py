@@ -19,7 +19,7 @@ def attained_gpu_s(attempts: Sequence[Attempt]) -> float:
 
 
 def preemption_cost_s(attempts: Sequence[Attempt]) -> float | None:
-    """What have preemptions cost the run so far, in time on its GPUs?
+    """The time on its GPUs that preemptions have cost the run so far.
 
     The work after the newest checkpoint, which is lost, with the time in which the attempt saved
     and ended; and the time until the next attempt had done its first new step. What is not over yet
@@ -83,7 +83,7 @@ def completed_s(attempts: Sequence[Attempt]) -> float | None:
 
 
 def work_since(attempt: Attempt) -> datetime:
-    """From which moment on does the time of this attempt count as work of its run?
+    """The moment from which the time of this attempt counts as work of its run.
 
     A run time holds one start-up, that of the first attempt. An attempt that restored a checkpoint
     repeats it, which brings the end no nearer: its work begins with its first new step.

@@ -96,7 +96,7 @@ class Settlement:
 
 
 def settle(facts: EndFacts, *, max_failures: int, max_interruptions: int | None) -> Settlement:
-    """What follows from this attempt's end?
+    """The settlement of an attempt that has ended: the run's next state, and whether it is charged.
 
     Only failures of the run itself are charged to it: a preemption or an interruption never is.
 
@@ -162,7 +162,7 @@ def _settlement(facts: EndFacts, max_failures: int, max_interruptions: int | Non
 
 
 def _end_reason(facts: EndFacts) -> EndReason | None:
-    """Why did the attempt end? None: it never started."""
+    """The reason why the attempt ended; None: it never started."""
     drain = facts.drain_reason
     if drain is not None and not drain.is_requested:
         drain = None
@@ -215,7 +215,7 @@ def _has_begun(facts: EndFacts) -> bool:
 
 
 def _own_end(facts: EndFacts) -> EndReason | None:
-    """How did a run end that Prefect thinks is running? None: unknown, or others ended it."""
+    """The end of a run that Prefect still reports as running; None: unknown, or others ended it."""
     if not facts.exit_is_known or facts.is_interruption or facts.is_gang_lost:
         return None
     if facts.is_flow:

@@ -11,13 +11,13 @@ class Exit:
     exit_code: int | None = None
     """Negative: the signal that ended it; None: unknown."""
     started_at: datetime | None = None
-    """When it started, where the start was not noted; None: unknown."""
+    """The moment of its start, where the start was not noted; None: unknown."""
     ended_at: datetime | None = None
-    """When the process or pod ended whose end is the attempt's."""
+    """The moment at which the process or pod ended whose end is the attempt's."""
     held_until: datetime | None = None
-    """When the last of it ended, such as another node of its gang; None: no later than that."""
+    """The moment at which the last part ended, such as another node of its gang; None: no later."""
     message: str | None = None
-    """What is known beyond the exit code, in one sentence for the run's page."""
+    """The facts beyond the exit code, in one sentence for the run's page."""
     is_flow: bool = True
     """Prefect ran inside and has reported how the flow ended; otherwise the exit code says it."""
     is_interruption: bool = False
@@ -25,6 +25,6 @@ class Exit:
     is_gang_lost: bool = False
     """Another node of its gang had fallen silent before: what failed could not but fail."""
     is_own_failure: bool = False
-    """What ran it is known to have failed by itself, also where no exit code is known."""
+    """Whether the machine or pod is known to have failed by itself, also without an exit code."""
     is_permanent: bool = False
     """Each further attempt would end in the same way, and the message says why."""

@@ -109,7 +109,7 @@ class Provenance(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """Whose run it was: everything that cost is later grouped by."""
+    """The owner of a run, and what its cost is later grouped by."""
 
     flow_run_id: str
     name: str
@@ -244,7 +244,7 @@ class Attempt:
     """Since when nothing of it lives and its GPUs are free, while its end is still to be judged.
     None: it may live, or it is over."""
     exit: Exit | None = None
-    """How it ended, as it was seen then. None: nothing saw it, or `gone_at` is None."""
+    """The end as it was seen then; None: nothing saw it, or `gone_at` is None."""
 
     @property
     def is_excused(self) -> bool:
@@ -265,7 +265,10 @@ class Attempt:
 
     @property
     def faulty_nodes(self) -> frozenset[str]:
-        """Which of its nodes are known to have failed it? Empty: each of them may have."""
+        """The nodes of the attempt that are known to have failed it.
+
+        Empty: each of them may have.
+        """
         names = (self.settlement or {}).get("faulty_nodes")
         known = {share.node for share in self.held}
         return frozenset(known.intersection(map(str, names if isinstance(names, list) else ())))
@@ -277,7 +280,7 @@ class Attempt:
 
     @property
     def freed_at(self) -> datetime | None:
-        """Since when are its GPUs free, and cost nothing more? None: it holds them."""
+        """The moment since when its GPUs are free, and cost nothing more; None: it holds them."""
         return self.released_at or self.gone_at
 
     @property
@@ -297,7 +300,10 @@ class Attempt:
 
     @property
     def gpu_count(self) -> int:
-        """On how many GPUs is it? A part of a GPU counts as one; `gpus` is what it holds."""
+        """The number of GPUs that it is on.
+
+        A part of a GPU counts as one; `gpus` is what it holds.
+        """
         return len(self.gpu_ids)
 
     @property
@@ -318,7 +324,7 @@ class Attempt:
 
     @property
     def price_changes(self) -> tuple[PriceChange, ...]:
-        """Which prices does it have, and since when? The first since its admission."""
+        """The prices of the attempt, each with its first moment: the admission for the first."""
         first = Rates(
             gpu_micro_usd_per_hour=self.price_micro_usd_per_gpu_hour,
             cpu_micro_usd_per_hour=self.price_micro_usd_per_cpu_hour,

@@ -1,4 +1,4 @@
-"""How long capacity lives: the hazard of its interruption, as a step function of its age."""
+"""The life of capacity: the hazard of its interruption, as a step function of its age."""
 
 import math
 from dataclasses import dataclass

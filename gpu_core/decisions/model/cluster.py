@@ -102,7 +102,7 @@ class NodeShare:
 
     @property
     def part_of_gpu(self) -> Fraction:
-        """Which part of each of its GPUs does it pay for? Those of a GPU add up to 1 at most."""
+        """The part of each of its GPUs that it pays for. Those of a GPU add up to 1 at most."""
         if self.exact_part is None:
             return Fraction(self.share_milli, WHOLE_GPU_MILLI)
         return Fraction(*self.exact_part)
@@ -163,7 +163,7 @@ class Allocation:
 
     @property
     def protected_until(self) -> datetime:
-        """Until when may its GPUs not be taken?
+        """The moment until which its GPUs are not preempted.
 
         While it starts, until `begins_by` at the latest. From its beginning on, for its minimum run
         time, and until it has worked as long as its preemptions have cost it.

@@ -61,7 +61,7 @@ def signed_anchor(
 
 
 def anchor_problem(anchors: Iterable[Anchor], key: bytes | None) -> str | None:
-    """Which of these anchors was not signed with the key? None: none, or there is no key."""
+    """The error for the first anchor that was not signed with the key; None: none, or no key."""
     if key is None:
         return None
     for anchor in anchors:

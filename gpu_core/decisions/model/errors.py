@@ -84,7 +84,7 @@ class InvalidInput(GpuSchedulingError):
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """Which known name was probably meant by `name`? None if nothing is close."""
+    """The known name that was probably meant by `name`; None: nothing is close."""
     if len(name) > _LONGEST_VALUE:
         return None  # it is no misspelling, and to compare it takes long
     by_lower = {each.lower(): each for each in sorted(known, reverse=True)}

@@ -44,7 +44,7 @@ _PRIOR_INTERRUPTIONS = 4.0
 
 
 def learned_life(observed: Iterable[ObservedLife], prior: CapacityLife) -> CapacityLife:
-    """Which life fits what was observed, beginning from a prior?
+    """The stages of life that fit what was observed, starting from a prior.
 
     In each stage: time lived there by interruptions there (the occurrence-exposure rate), with
     the prior counted as four interruptions. A life that has not ended counts with its time so far.

@@ -12,7 +12,7 @@ _DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
 def checked_text(longest: int) -> BeforeValidator:
-    """How does a pydantic field take text for pages, labels and databases?
+    """A validator for a pydantic field with text for pages, labels and databases.
 
     Text of one line, not blank, without control characters: PostgreSQL takes no NUL, and a
     terminal obeys some of the others.

@@ -83,7 +83,7 @@ def refuse(errors: Sequence[InvalidInput]) -> None:
 
 
 def mistakes_in(parse: Callable[[], object]) -> list[InvalidInput]:
-    """Which mistakes does this reader find? Empty: none."""
+    """The mistakes that this reader finds. Empty: none."""
     try:
         parse()
     except InvalidInputs as error:
@@ -94,7 +94,7 @@ def mistakes_in(parse: Callable[[], object]) -> list[InvalidInput]:
 
 
 def parsed_by(parse: Callable[[object, str], object]) -> BeforeValidator:
-    """How does a pydantic field use one of our own parsers, and keep the parser's error whole?
+    """A validator of a pydantic field: one of our parsers, whose error stays whole.
 
     Args:
         parse: Takes the value and the field's name, raises `InvalidInput`.
@@ -116,7 +116,7 @@ def validated(
     lines: Mapping[str, int] | None,
     contradictions: Callable[[ModelT, Collection[str]], Sequence[InvalidInput]],
 ) -> ModelT:
-    """Which value of this model does a file's data describe?
+    """The value of this model that a file's data describes.
 
     Args:
         data: Plain Python data, as a YAML or JSON reader gives it.
@@ -183,7 +183,7 @@ def _further(
 
 
 def input_errors(error: ValidationError, model: type[BaseModel]) -> list[InvalidInput]:
-    """Which mistakes of the person who wrote the input does this error report?
+    """The mistakes in a person's input that this error reports.
 
     Args:
         error: What `model.model_validate` raised.

@@ -37,7 +37,7 @@ class RecentSample:
         return tuple(self._by_age)
 
     def upper(self, probability: float, above: float = -math.inf) -> float | None:
-        """What does the next value stay at or under with this probability, if it is over `above`?
+        """The bound that the next value over `above` does not exceed, with this probability.
 
         The k-th smallest of the n values over `above`, with k = ceil(probability × (n + 1)): the
         next value of an exchangeable sequence is at or under it with at least that probability

@@ -30,7 +30,7 @@ _HEADER = re.compile(r"\b(basic|bearer)(\s+)[\w.~+/=-]{8,}", re.IGNORECASE)
 
 
 def redact(text: str, secrets: Collection[str] = ()) -> str:
-    """What may people read of this text?
+    """A text without its secrets, for people to read.
 
     Passwords and tokens in addresses, query strings and headers become `***`.
 

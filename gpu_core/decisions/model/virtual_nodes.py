@@ -13,12 +13,12 @@ _PREFIX = "new/"
 
 
 def planned_name(kind: str, number: int) -> str:
-    """What is the node with this number of a kind called, before it is there?"""
+    """The name of the planned node with this number of a kind."""
     return f"{_PREFIX}{kind}/{number}"
 
 
 def planned_kind(node: str) -> str | None:
-    """Of which kind is this node that is not there yet? None: it is a real one."""
+    """The kind of a planned node; None: it is a real one."""
     if not node.startswith(_PREFIX):
         return None
     return node.removeprefix(_PREFIX).rpartition("/")[0]

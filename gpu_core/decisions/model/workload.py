@@ -166,10 +166,10 @@ class Workload:
     takes_free_only: bool = False
     """The cluster refused its last attempt: nothing is preempted for it until one is accepted."""
     min_runtime_s: int = 0
-    """How long an attempt is left alone, once it has started, before it may be preempted."""
+    """The time for which an attempt is not preempted once it has started."""
     preemption_cost_s: float | None = None
-    """What its preemptions have cost it so far: lost work, and the time until it resumed. None: it
-    was not preempted."""
+    """The cost of its preemptions so far: lost work, and the time until it resumed. None: it was
+    not preempted."""
     max_protection_s: float = 0.0
     """How long an attempt is left alone at most until it has worked as long as they have cost."""
     expected_duration_s: int | None = None

@@ -1,4 +1,4 @@
-"""Whether a run further back may start on GPUs that those ahead cannot use yet."""
+"""The policy of backfill: whether a later run may start on GPUs that runs ahead cannot use yet."""
 
 from enum import StrEnum
 from typing import Annotated

@@ -114,7 +114,7 @@ class BudgetPolicy(Section):
         return self.limit_micro_usd is not None
 
     def mode_of(self, queue: str | None) -> Mode:
-        """What happens at the limit to runs of this work queue?"""
+        """The action at the limit for runs of this work queue."""
         return self.mode if queue is None else self.queues.get(queue, self.mode)
 
     @property
@@ -130,7 +130,7 @@ class BudgetPolicy(Section):
 
 
 def period_start(period: Period, now: datetime, time_zone: str = "UTC") -> datetime:
-    """When did the period that `now` is in begin, in UTC?
+    """The start of the period that `now` is in, in UTC.
 
     Args:
         period: Days and months begin at midnight of the zone, weeks on Monday (ISO 8601).
@@ -150,7 +150,7 @@ def period_start(period: Period, now: datetime, time_zone: str = "UTC") -> datet
 
 
 def period_end(period: Period, now: datetime, time_zone: str = "UTC") -> datetime:
-    """When does the next period begin, in UTC, and the budget is whole again?"""
+    """The start of the next period, in UTC, from which the budget is whole again."""
     # To noon of one of the next period's first days, by the wall clock: days have 23 to 25 hours.
     longest_days = {"day": 1, "week": 7, "month": 31}[period]
     start = period_start(period, now, time_zone).astimezone(ZoneInfo(time_zone))
@@ -162,7 +162,7 @@ def budget_contradictions(
     queues: Collection[str] | None = None,
     teams: Collection[str] | None = None,
 ) -> list[InvalidInput]:
-    """Which of these budgets contradict themselves or each other?
+    """The budgets that contradict themselves or each other.
 
     Args:
         queues: The work queues that there may be; None: any.

@@ -157,7 +157,7 @@ class CalendarPolicy(Section):
 
 
 def calendar_contradictions(policy: CalendarPolicy, field: str = "calendar") -> list[InvalidInput]:
-    """Which rules say too little or too much?"""
+    """The rules of the calendar that are incomplete or contradictory."""
     return [
         InvalidInput(f"{field}.closures.{index}", problem, remedy=remedy)
         for index, rule in enumerate(policy.closures)

@@ -18,7 +18,7 @@ class BackoffPolicy(Section):
     """The upper limit of this time."""
 
     def backoff_s(self, failures: int) -> float:
-        """For how long, after this many failures in a row? At least 1."""
+        """The pause after this many failures in a row, at least 1, in seconds."""
         # 2^32 first back-offs are longer than any longest one.
         return min(self.longest_backoff_s, self.first_backoff_s * 2.0 ** min(failures - 1, 32))
 

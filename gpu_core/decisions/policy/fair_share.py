@@ -27,7 +27,7 @@ class FairSharePolicy(Section):
 
 
 def fair_share_contradictions(policy: FairSharePolicy) -> list[InvalidInput]:
-    """Which parts have no effect, given the others?"""
+    """The parts of this section that have no effect, given the others."""
     if policy.by != "user" or not policy.weights:
         return []
     return [

@@ -39,13 +39,13 @@ def parse_flavor_key(value: object, field: str) -> str:
 
 
 def keys_of(flavor: Flavor) -> tuple[str, str, str, str]:
-    """Which keys could a GPU of this flavor count under? The most specific first."""
+    """The keys that a GPU of this flavor could count under, the most specific first."""
     gpu_type, capacity_type = flavor
     return (f"{gpu_type}/{capacity_type}", gpu_type, f"{ANY}/{capacity_type}", ANY)
 
 
 def bucket_of(flavor: Flavor, buckets: Collection[str]) -> str:
-    """Which of these keys does a GPU of this flavor count under? `*` where none fits."""
+    """The key among these that a GPU of this flavor counts under; `*` where none fits."""
     return next((key for key in keys_of(flavor) if key in buckets), ANY)
 
 

@@ -45,5 +45,5 @@ class IdlePolicy(Section):
 
 
 def idle_contradictions(policy: IdlePolicy) -> list[InvalidInput]:
-    """Which of its keys cannot be used?"""
+    """The keys of this section that cannot be used."""
     return unusable_blocks("idle", policy.notify)

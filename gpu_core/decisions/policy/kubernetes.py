@@ -258,12 +258,12 @@ class KubernetesPolicy(Section):
     """The LocalQueue through which Kueue admits and places the pods; None: no Kueue."""
 
     def per_gpu_of(self, gpu_type: str | None) -> PerGpu:
-        """What comes with one GPU of this type?"""
+        """The CPU, memory and the like that come with one GPU of this type."""
         fallback = self.per_gpu.get(DEFAULT, _PER_GPU[DEFAULT])
         return self.per_gpu.get(gpu_type or DEFAULT, fallback)
 
     def sharing_of(self, labels: Mapping[str, str]) -> SharingSettings:
-        """How are the GPUs of a node with these labels offered, as far as the policy says?"""
+        """The way in which nodes with these labels offer GPUs, as far as the policy says."""
         found = stated_fields(self, "kubernetes")
         values = {name: getattr(self, name) for name in SHARING_FIELDS}
         number = next((n for n, pool in enumerate(self.node_pools) if pool.matches(labels)), None)
@@ -276,19 +276,19 @@ class KubernetesPolicy(Section):
 
     @property
     def all_shares_per_gpu(self) -> frozenset[int]:
-        """By how many is a GPU shared anywhere, as far as the policy says?"""
+        """The numbers of shares into which GPUs are divided anywhere, as far as the policy says."""
         own = (pool.shares_per_gpu for pool in self.node_pools)
         return frozenset({self.shares_per_gpu, *(shares for shares in own if shares is not None)})
 
     @property
     def all_gpu_resources(self) -> frozenset[str]:
-        """What are whole GPUs called anywhere, as far as the policy says?"""
+        """The resource names of whole GPUs anywhere, as far as the policy says."""
         own = (pool.gpu_resource for pool in self.node_pools)
         return frozenset({self.gpu_resource, *(name for name in own if name is not None)})
 
     @property
     def all_shared_gpu_resources(self) -> frozenset[str]:
-        """What are shared GPUs called anywhere, as far as the policy says?"""
+        """The resource names of shared GPUs anywhere, as far as the policy says."""
         own = (pool.shared_gpu_resource for pool in self.node_pools)
         return frozenset({self.shared_gpu_resource, *(name for name in own if name is not None)})
 
@@ -299,7 +299,7 @@ class KubernetesPolicy(Section):
 
 
 def kubernetes_contradictions(policy: KubernetesPolicy) -> list[InvalidInput]:
-    """Which parts of this section contradict each other?
+    """The parts of this section that contradict each other.
 
     Returns:
         An error for each, with field paths from `kubernetes` on; none: it can be used.

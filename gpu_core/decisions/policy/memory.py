@@ -41,7 +41,7 @@ class MemoryPolicy(Section):
 
 
 def memory_contradictions(policy: MemoryPolicy) -> list[InvalidInput]:
-    """Which of its keys have no effect, although they were set?"""
+    """The keys of this section that were set and have no effect."""
     errors = []
     if policy.gpu_types and policy.action != "larger-gpu":
         errors.append(

@@ -6,7 +6,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 
 
 def unusable_blocks(path: str, names: Iterable[str]) -> list[InvalidInput]:
-    """Which of these names cannot be those of saved blocks?
+    """The names among these that cannot be those of saved blocks.
 
     Args:
         path: The section's field path, for the errors.

@@ -17,7 +17,7 @@ class OrderKey(StrEnum):
     PRIORITY = "priority"
     """More points first; with `aging_points_per_hour` the points grow while a workload waits."""
     FAIR_SHARE = "fair-share"
-    """Whose team, and inside it whose user, has had the least of its share."""
+    """The team, and inside it the user, with the least of its share."""
     DEADLINE_SLACK = "deadline-slack"
     """The least time left to wait before the deadline is missed; without a deadline, last."""
     SHORTEST_JOB = "shortest-job"

@@ -91,7 +91,7 @@ class Permission(Section):
     """Pod fields of `docs/security.md`, such as `hostNetwork` or the volume type `nfs`."""
 
     def names(self, what: Referred) -> Sequence[str] | None:
-        """Which names of this kind may a run bring? None: any."""
+        """The names of this kind that a run may bring; None: any."""
         found: Sequence[str] | None = getattr(self, what.value)
         return found
 
@@ -109,7 +109,7 @@ class PermissionPolicy(Section):
     """By team. A key that a team leaves out is the default's."""
 
     def of(self, team: str | None) -> Permission:
-        """What may a run of this team ask for?"""
+        """The permission of a run of this team."""
         own = None if team is None else self.teams.get(team)
         if own is None:
             return self.default
@@ -120,7 +120,7 @@ class PermissionPolicy(Section):
 def permission_contradictions(
     policy: PermissionPolicy, priorities: Collection[str]
 ) -> list[InvalidInput]:
-    """Which permissions name queues that the policy does not have?"""
+    """The permissions that name queues or fields that do not exist."""
     sections = {"permissions.default": policy.default}
     sections |= {f"permissions.teams.{team}": own for team, own in policy.teams.items()}
     return [

@@ -83,7 +83,7 @@ class Limits(Section):
 
 
 def limit_contradictions(limits: Limits) -> list[InvalidInput]:
-    """Which runs does one limit permit that another keeps from ever starting?"""
+    """The limit that permits runs which another limit keeps from ever starting."""
     per_run, per_user = limits.max_gpus_per_run, limits.max_gpus_per_user
     if per_run is None or per_user is None or per_run <= per_user:
         return []
@@ -141,14 +141,14 @@ class Policy(Section):
     kubernetes: KubernetesPolicy = KubernetesPolicy()
 
     def price_micro_usd_per_gpu_hour(self, gpu_type: str, capacity_type: str) -> int | None:
-        """What does one GPU of this type cost per hour? None: unpriced, which is never free."""
+        """The price of one GPU of this type for an hour; None: unpriced, which is never free."""
         for known, price in self.prices.get(gpu_type, {}).items():
             if known == capacity_type:
                 return price
         return None
 
     def own_rates(self, capacity_type: str) -> CapacityRates | None:
-        """Which prices of your own has this capacity type? None: none."""
+        """The policy's own prices of this capacity type; None: there are none."""
         return next((own for known, own in self.rates.items() if known == capacity_type), None)
 
     @property
@@ -168,7 +168,7 @@ class Policy(Section):
         return None if known is None else self.priorities[known]
 
     def queue_with_points(self, queue_name: str) -> str | None:
-        """Whose points does a run of this queue have? None: the policy knows no such queue."""
+        """The queue whose points a run of this queue has; None: the policy knows no such queue."""
         known = self.default_priority if queue_name == PREFECT_DEFAULT_QUEUE else queue_name
         return known if known in self.priorities else None
 
@@ -176,7 +176,7 @@ class Policy(Section):
 def parse_policy(
     data: object, source: str = "policy", lines: Mapping[str, int] | None = None
 ) -> Policy:
-    """Which policy does this data describe?
+    """The policy that this data describes.
 
     Args:
         data: Plain Python data, as a YAML or JSON reader gives it.
@@ -191,7 +191,7 @@ def parse_policy(
 
 
 def _listed_teams(quotas: QuotaPolicy | None) -> Collection[str] | None:
-    """Which teams can start runs at all? None: any."""
+    """The teams that can start runs at all; None: any."""
     return None if quotas is None or quotas.unlisted == "shared" else quotas.teams
 
 

@@ -38,7 +38,7 @@ class ProvisionedNodes(Section):
 
 
 def provisioned_contradictions(kinds: Sequence[ProvisionedNodes]) -> list[InvalidInput]:
-    """Which of these kinds are indistinguishable?"""
+    """The kinds of nodes that are indistinguishable."""
     names = Counter(kind.name for kind in kinds)
     return [
         InvalidInput(

@@ -103,7 +103,7 @@ class QuotaPolicy(Section):
 
 
 def quota_contradictions(policy: QuotaPolicy) -> list[InvalidInput]:
-    """Which parts of this section contradict each other?
+    """The parts of this section that contradict each other.
 
     Returns:
         An error for each, with field paths from `quotas` on; none: it can be used.

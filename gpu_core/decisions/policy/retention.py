@@ -10,7 +10,10 @@ _MONTH_S = 31 * 86_400
 
 
 class RetentionPolicy(Section):
-    """How long the ledger keeps what no cost is made of. Runs, attempts and machines stay."""
+    """The age up to which the ledger keeps records that no cost depends on.
+
+    Runs, attempts and machines stay.
+    """
 
     decisions_s: Annotated[PositiveDuration, Field(ge=_MONTH_S)] | None = Field(
         default=None, alias="decisions"

@@ -48,7 +48,7 @@ class ScalePolicy(Section):
 
 
 def scale_contradictions(policy: ScalePolicy, field: str = "scale") -> list[InvalidInput]:
-    """Which offers can never be taken?"""
+    """The offers that can never be taken."""
     flavors = [offer.flavor for offer in policy.offers]
     return [
         InvalidInput(

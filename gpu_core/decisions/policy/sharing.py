@@ -56,7 +56,7 @@ SHARING_FIELDS = ("gpu_resource", "shared_gpu_resource", "shares_per_gpu", "mig_
 
 
 def sharing_contradictions(pools: tuple[NodePoolSharing, ...]) -> list[InvalidInput]:
-    """Which of these pools does no node ever belong to?"""
+    """The node pools to which no node ever belongs."""
     errors = []
     for number, pool in enumerate(pools):
         for earlier, other in enumerate(pools[:number]):
@@ -74,11 +74,11 @@ def sharing_contradictions(pools: tuple[NodePoolSharing, ...]) -> list[InvalidIn
 
 
 def field_of(sharing: SharingSettings, name: str) -> str:
-    """Where does the policy say this, as a clause?"""
+    """The field of the policy that says this, as a clause."""
     return f"the policy's {sharing.stated.get(name, f'kubernetes.{name}')}"
 
 
 def stated_fields(pool: Section, where: str) -> dict[str, str]:
-    """Which fields of sharing does this section name, and where?"""
+    """The fields of sharing that this section names, each with its path."""
     names = (name for name in SHARING_FIELDS if name in pool.model_fields_set)
     return {name: f"{where}.{name}" for name in names if getattr(pool, name) is not None}

@@ -27,7 +27,7 @@ class WaitingPolicy(Section):
 
 
 def waiting_contradictions(policy: WaitingPolicy) -> list[InvalidInput]:
-    """Which of these bounds can never be reached?"""
+    """The bounds that can never be reached."""
     if policy.max_runs is None:
         return []
     narrower = {

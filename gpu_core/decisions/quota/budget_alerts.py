@@ -84,7 +84,7 @@ def due_alerts(
     now: datetime,
     stopped: Collection[str] = (),
 ) -> Iterator[BudgetAlert]:
-    """Which budgets have reached a mark that is not reported yet in this period?
+    """The alerts for budgets that have reached a mark that is not reported yet in this period.
 
     A budget that passes both marks at once is reported once, and counts as reported for both.
 

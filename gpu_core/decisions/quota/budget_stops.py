@@ -1,4 +1,4 @@
-"""Which running runs does a used-up budget stop?"""
+"""The running runs that a used-up budget stops."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -43,7 +43,7 @@ def due_stops(
     grace_s: float,
     now: datetime,
 ) -> list[BudgetStop]:
-    """Which attempts must stop now, so that their budgets are not exceeded?
+    """The attempts that must stop now, so that their budgets are not exceeded.
 
     A budget stops its runs as soon as what they all use until the next poll and during the grace
     period would exceed it. Runs of queues that it does not stop continue, and count.
@@ -78,7 +78,7 @@ def due_stops(
 
 
 def _ahead(budget: BudgetPolicy, attempt: Attempt, grace_s: float) -> int:
-    """What does it use until the next poll and until it has saved? Rounded up."""
+    """The use of an attempt until the next poll and until it has saved, rounded up."""
     ahead_us = ceil(POLL_S + grace_s) * US_PER_S
     usage = usage_for(Held.by(attempt), ahead_us, attempt.price_changes[-1].rates)
     return ceil(usage.exact_micro_usd if budget.is_money else usage.gpu_us / US_PER_S)

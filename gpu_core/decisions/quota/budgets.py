@@ -122,7 +122,7 @@ class Budgets:
         price_micro_usd_per_gpu_hour: int | None,
         expected_s: float | None,
     ) -> tuple[BudgetCheck, ...]:
-        """What do the budgets say to this run? One check for each that it counts in.
+        """The checks of the budgets that this run counts in, one for each.
 
         Args:
             workload: Its team, user and project say which budgets it counts in.
@@ -152,7 +152,7 @@ class Budgets:
         price_micro_usd_per_gpu_hour: int | None,
         expected_s: float | None,
     ) -> BudgetCheck | None:
-        """Which budget keeps this run from starting? None: none does. Arguments as for `checks`.
+        """The budget that keeps this run from starting; None: none does. Arguments as for `checks`.
 
         Of several, one that will never let it start comes first, then the pool's, the team's, the
         project's, the user's and the deployment's.

@@ -76,7 +76,7 @@ class QuotaTree:
                 self._paths[name, bucket] = tuple(nodes[n] for n in names)
 
     def bucket(self, flavor: Flavor) -> str:
-        """Under which key is a GPU of this flavor counted?"""
+        """The key under which a GPU of this flavor is counted."""
         return bucket_of(flavor, self._buckets)
 
     def has_quota(self, team: str | None) -> bool:
@@ -194,7 +194,7 @@ class QuotaUsage:
         return self._tree.most_ever(team, bucket)
 
     def borrowers(self, team: str | None, bucket: str) -> tuple[str | None, ...]:
-        """From whom could the team reclaim its nominal quota? Sorted by name.
+        """The teams from which the team could reclaim its nominal quota, sorted by name.
 
         From teams that borrow, if their cohorts below the one that they have in common with the
         team borrow too: a cohort within its quota holds nothing that another owns.

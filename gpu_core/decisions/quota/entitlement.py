@@ -10,7 +10,7 @@ _RESERVES_ALL, _RESERVES_NOTHING = Fraction(1), Fraction(0)
 
 
 def nominal_quota_of_teams(policy: QuotaPolicy, bucket: str, capacity_milli: int) -> dict[str, int]:
-    """What can each team always have?
+    """The nominal quota of each team.
 
     A team that states its quota has that. Those that state none divide, by weight and in whole
     GPUs, the part that the strategy reserves of what others left.
@@ -36,7 +36,7 @@ def nominal_quota_of_teams(policy: QuotaPolicy, bucket: str, capacity_milli: int
 
 
 def shares_by_weight(policy: QuotaPolicy) -> dict[str, Fraction]:
-    """Which part of everything are the teams worth, by their weights and those of their cohorts?
+    """The share of each team in all capacity, by its weight and those of its cohorts.
 
     Siblings divide their parent's share in proportion to their weights. The shares add up to 1,
     unless a cohort is empty: no team has its share.

@@ -55,7 +55,9 @@ class Shares:
             self._by_group[group] = self._cost(gpus, policy.entry_penalty_s)
 
     def key(self, team: str | None, user: str | None, group: str | None) -> tuple[float, float]:
-        """Where do this user's runs stand? Lower comes first; among equals the one that came first.
+        """The sort key of this user's runs.
+
+        Lower comes first; among equals the run that came first.
 
         A sweep's runs stand behind the other runs of their user by what the sweep holds. So a
         sweep of a thousand runs delays no other user's, and several sweeps gain their user nothing.
@@ -147,7 +149,7 @@ class UsageMeter(Generic[Account]):
         self._change(account, -gpus, at_s)
 
     def usage(self, at_s: float) -> dict[Account, float]:
-        """What has each used by this moment, decayed, with what runs now, in GPU-seconds?
+        """The decayed usage of each account up to this moment, with what runs now, in GPU-seconds.
 
         Args:
             at_s: Not before the last start or stop, in seconds of the same clock.
@@ -172,5 +174,5 @@ class UsageMeter(Generic[Account]):
 
 
 def decayed(amount: float, elapsed_s: float, half_life_s: float) -> float:
-    """What does this amount count after this time? Half after each half-life."""
+    """What remains of an amount after this time: half after each half-life."""
     return amount * math.exp2(-elapsed_s / half_life_s)

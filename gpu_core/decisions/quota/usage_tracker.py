@@ -90,7 +90,7 @@ class UsageTracker:
         self._stop(run, attempt, attempt.admitted_at)
 
     def usage(self, now: datetime) -> PastUsage:
-        """What has been used by now, with what runs at this moment?
+        """The usage by now, with that of the attempts that run at this moment.
 
         Args:
             now: Not before the last start or end.

@@ -46,7 +46,7 @@ class BlockedWorkloads:
     def decide(
         self, group: WorkloadGroup, entry: QueueEntry, *, is_preemptor: bool = False
     ) -> WorkloadDecision:
-        """What does the plan do for this workload?"""
+        """The decision of the plan for this workload."""
         is_first = self._is_first(group.shape)
         self._shapes[group.shape] = None
         self._is_search_unfinished = False
@@ -118,7 +118,7 @@ class BlockedWorkloads:
         return WorkloadDecision(explain, True)
 
     def _own_victims(self, workload_id: str) -> list[Holding]:
-        """Which draining workloads are preempted for it, in this cycle or an earlier one?"""
+        """The draining workloads that are preempted for it, in this cycle or an earlier one."""
         commands, victims = self._builder.commands, self._victims_of
         if self._read < 0:
             self._read = 0
@@ -194,7 +194,10 @@ class BlockedWorkloads:
     def _too_long(
         self, group: WorkloadGroup, entry: QueueEntry, allowance: OpenFlavors
     ) -> Explain | None:
-        """What closes free GPUs to it that a shorter run could use? None: nothing."""
+        """The explanation of what closes free GPUs to it that a shorter run could use.
+
+        None: nothing.
+        """
         if not self._builder.reservations:
             return None
         cluster, is_open = self._state.current.cluster, self._builder.is_open(group, entry)

@@ -21,7 +21,7 @@ class Mover(NamedTuple):
 
 
 def movers_for(builder: PlanBuilder, group: WorkloadGroup, entry: QueueEntry) -> list[Mover]:
-    """Which workloads should move for it? Empty where the policy forbids it.
+    """The workloads that should move for it. Empty where the policy forbids it.
 
     While a workload drains none moves: its GPUs may be enough. A new placement is on nodes that
     are neither reserved nor kept for others, and that the calendar leaves open.

@@ -236,7 +236,7 @@ class Cycle:
         return self._blocked.decide(group, entry, is_preemptor=is_preemptor)
 
     def _refusal(self, group: WorkloadGroup, workload: Workload) -> WorkloadDecision | None:
-        """Why may it not start, regardless of free GPUs? None: it may."""
+        """The reason why it may not start, regardless of free GPUs; None: it may."""
         entitlements, shape = self._state.current.entitlements, group.shape
         never = self._state.current.cluster.never_fits(shape)
         if never is not None and self._builder.exceeds_max_gpus(shape):

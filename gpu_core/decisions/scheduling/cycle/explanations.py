@@ -18,7 +18,7 @@ _NAMES_KEPT = 3
 
 
 class Explanations(Sequence[Explanation]):
-    """Why does each workload wait, and at which position?
+    """The explanation and the position of each workload that waits.
 
     The queue is sorted when the first explanation is read, and each explanation is worded when it
     is read. All of them describe the time of the plan. Otherwise a tuple.

@@ -24,7 +24,7 @@ class IsolatedPlan:
 
 
 def plan_apart(snapshot: Snapshot, policy: Policy, now: datetime) -> IsolatedPlan:
-    """What should happen now, without the workloads that make planning fail?
+    """The plan for now, without the workloads that make planning fail.
 
     All are planned together first. If that fails, halves of the queue are tried, then halves of
     those that fail: k faulty workloads among n cost about k × log2(n) more plans.
@@ -77,7 +77,7 @@ def _plan_without_faulty(snapshot: Snapshot, policy: Policy, now: datetime) -> I
 def _faulty(
     items: Sequence[T], attempt: Callable[[Sequence[T]], None]
 ) -> list[tuple[T, Exception]]:
-    """Which items make the attempt fail, each alone, and with which error?"""
+    """The items that make the attempt fail, each alone, with their errors."""
     if not items:
         return []
     try:

@@ -103,7 +103,7 @@ class PlanBuilder:
     # What a workload may use.
 
     def place(self, view: View, group: WorkloadGroup, allows: Allows | None) -> Placement | None:
-        """Where does the workload fit? Nominal quota comes before borrowed quota.
+        """The placement that suits the workload best. Nominal quota comes before borrowed quota.
 
         A preference of GPU types comes before both: a team may borrow for it.
         """
@@ -121,7 +121,7 @@ class PlanBuilder:
         return None
 
     def place_to_start(self, group: WorkloadGroup, entry: QueueEntry) -> Placement | None:
-        """Where does the workload start now? None: nowhere.
+        """The placement on which the workload starts now; None: nowhere.
 
         Conservative backfill has reserved for each: of the GPU type and capacity type that suit it
         best, a workload starts on the nodes that were reserved for it, the first by name, also
@@ -178,7 +178,7 @@ class PlanBuilder:
         return frozenset(() if found is None or found[0] > self.now_s else found[1])
 
     def allows(self, group: WorkloadGroup, entry: QueueEntry) -> Allows | None:
-        """Which nodes may it use? None: all.
+        """The nodes that it may use; None: all.
 
         A workload within nominal quota precedes those ahead that have to borrow.
         """
@@ -194,7 +194,7 @@ class PlanBuilder:
         return self._leaves(group, entry)
 
     def _leaves(self, group: WorkloadGroup, entry: QueueEntry) -> Allows:
-        """Which nodes do workloads ahead leave to it?"""
+        """The nodes that workloads ahead leave to it."""
         is_open = self.is_open(group, entry)
         wanted, until_s = amount_of(group.shape), self.now_s + or_forever(entry.planned_s)
         return lambda node: (
@@ -204,7 +204,7 @@ class PlanBuilder:
         )
 
     def is_open(self, group: WorkloadGroup, entry: QueueEntry) -> Allows:
-        """Which nodes do the calendar and the budgets leave open to it?"""
+        """The nodes that the calendar and the budgets leave open to it."""
         now_s, until_s = self.now_s, self.now_s + assumed_s(entry)
         is_payable = self.is_payable(group, entry)
         return lambda node: (
@@ -212,7 +212,7 @@ class PlanBuilder:
         )
 
     def is_payable(self, group: WorkloadGroup, entry: QueueEntry) -> Allows:
-        """Which nodes do the budgets leave open to it?"""
+        """The nodes that the budgets leave open to it."""
         if self.budgets is None:
             return lambda _node: True
         cluster = self.state.current.cluster
@@ -224,7 +224,7 @@ class PlanBuilder:
         return lambda node: cluster[node].node.flavor in payable
 
     def budget_refusal(self, entry: QueueEntry, flavor: Flavor) -> BudgetCheck | None:
-        """Which budget refuses it on this flavor? None: none does."""
+        """The budget that refuses it on this flavor; None: none does."""
         if self.budgets is None:
             return None
         price = self.policy.price_micro_usd_per_gpu_hour(*flavor)
@@ -354,7 +354,7 @@ class PlanBuilder:
         return known
 
     def likely_rests(self, node: str) -> Sequence[Rest]:
-        """When does each holding likely release its GPUs of the node? The first one first."""
+        """The likely time until each holding releases its GPUs of the node, the first first."""
         known = self._known_rests.get(node)
         if known is None:
             held = likely_rests(node, self.state.holdings.on(node), self.now_s)

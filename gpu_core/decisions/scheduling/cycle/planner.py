@@ -33,7 +33,7 @@ from gpu_core.decisions.scheduling.state.quota_usage import Entitlements
 
 
 def plan_cycle(snapshot: Snapshot, policy: Policy, now: datetime) -> Plan:
-    """What should happen now, and why do the other workloads wait?
+    """The plan for now, with the reason why each other workload waits.
 
     The rule is in `DESIGN.md` of this folder. The plan is the same for any order of the
     snapshot's tuples.
@@ -121,7 +121,7 @@ class Planner:
         measurements: Measurements | None = None,
         explain: bool = True,
     ) -> Plan:
-        """What should happen now? The planner applies nothing: report what was done.
+        """The plan for now. The planner applies nothing: report what was done.
 
         Args:
             now: The time to plan for, aware.

@@ -1,1 +1,1 @@
-"""Which running workloads lose their place to others, and what that costs?"""
+"""The running workloads that lose their place to others, and the cost of that."""

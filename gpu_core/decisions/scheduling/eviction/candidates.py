@@ -113,7 +113,7 @@ class PreemptionIndex:
             self.changed.append(node)
 
     def node_candidates(self, scope: PreemptionScope) -> "NodeCandidates":
-        """Which candidates are in this scope, by node?"""
+        """The candidates in this scope, by node."""
         node_candidates = self._node_candidates.get(scope)
         if node_candidates is None:
             node_candidates = self._node_candidates[scope] = NodeCandidates(self, scope)
@@ -124,7 +124,7 @@ class PreemptionIndex:
         return scope.includes(holding, self.borrowing(scope))
 
     def borrowing(self, scope: PreemptionScope) -> Set[Account]:
-        """Which accounts borrow what may be reclaimed in this scope?"""
+        """The accounts that borrow what may be reclaimed in this scope."""
         if not scope.reclaims:
             return _NO_ACCOUNTS
         return self._entitlements.borrowing(scope.reclaims, scope.cohorts)
@@ -150,7 +150,7 @@ class PreemptionIndex:
         return _gpus_on(node, holding, self.after_draining[node].usable_ids)
 
     def on(self, node: str) -> "_NodeHoldings":
-        """Which candidates are on this node?"""
+        """The candidates on this node."""
         known = self._nodes.get(node)
         if known is None:
             holdings = [h for h in self._holdings.on(node) if h.workload_id in self.candidates]
@@ -203,7 +203,7 @@ class NodeCandidates:
         return math.inf if self._gpus_by_node is None else self._gpus_by_node.get(node, 0)
 
     def on(self, node: str) -> "CandidateSet | None":
-        """Which candidates does the node have now? None: none."""
+        """The candidates that the node has now; None: none."""
         if self.names_all and node not in self.nodes:
             return None
         on_node, borrowing = self._index.on(node), self._borrowing_now()
@@ -226,7 +226,7 @@ class NodeCandidates:
         return on_node.candidate_set(places) if places else None
 
     def holdings_on(self, node: str) -> list[Holding]:
-        """Which holdings on the node are in scope, protected or not? By id."""
+        """The holdings on the node that are in scope, protected or not, by id."""
         includes, borrowing = self._scope.includes, self._borrowing_now()
         return [h for h in self._index.on(node).holdings if includes(h, borrowing)]
 
@@ -263,7 +263,7 @@ class _NodeHoldings:
         self._candidate_sets: dict[tuple[int, ...], CandidateSet] = {}
 
     def places_of_team(self, team: str | None) -> Sequence[int]:
-        """Which of `free` are of this team?"""
+        """The places in `free` of holdings of this team."""
         if self._places_of_team is None:
             self._places_of_team = {}
             for place, holding in enumerate(self.free):
@@ -271,7 +271,7 @@ class _NodeHoldings:
         return self._places_of_team.get(team, ())
 
     def places_of_accounts(self, accounts: Set[Account]) -> tuple[int, ...]:
-        """Which of `free` count against one of these accounts?"""
+        """The places in `free` of holdings that count against one of these accounts."""
         return tuple([place for place, h in enumerate(self.free) if h.account in accounts])
 
     def candidate_set(self, places: tuple[int, ...]) -> "CandidateSet":

@@ -46,7 +46,7 @@ class PreemptionCandidate:
     holding: Holding
     lost_milli_gpu_s: int
     price_micro_usd_per_gpu_hour: int | None
-    """None: unpriced."""
+    """Of its GPUs; None: unpriced."""
     loss: Loss
 
     @property
@@ -178,7 +178,7 @@ def lost_s(holding: Holding, now_s: float, grace_s: float) -> int:
 
 
 def cheapest_covers(options: Sequence[tuple[int, Loss]]) -> list[Loss]:
-    """Which options free at least n GPUs at the least loss, for each n?
+    """The least loss at which options free at least n GPUs, for each n.
 
     Dynamic programming over sums of GPUs; a set that frees more also covers less.
 

@@ -1,4 +1,4 @@
-"""Whether a workload preempts others, and which."""
+"""The decision whether a workload preempts others, and which."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -103,7 +103,7 @@ class Preemption:
     def victims(
         self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None
     ) -> "Preemptees":
-        """Which workloads should be preempted for it? None if that would not free enough."""
+        """The workloads that should be preempted for it; None: that would not free enough."""
         if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
             return Preemptees(self._victims_by_order(group, entry, allows))
         allowance = self._entitlements.allowance(group.team, group.shape)
@@ -123,7 +123,10 @@ class Preemption:
     def possible_from_s(
         self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None
     ) -> float | None:
-        """When do starts and minimum run times allow enough preemption? None: never, or now."""
+        """The moment from which starts and minimum run times allow enough preemption.
+
+        None: never, or now.
+        """
         if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
             return None
         allowance = self._entitlements.allowance(group.team, group.shape)
@@ -137,7 +140,7 @@ class Preemption:
         return moment_s if moment_s is not None and moment_s > self._now_s else None
 
     def protected(self, group: WorkloadGroup, entry: QueueEntry) -> list[Holding]:
-        """Which candidates are protected by a start or a minimum run time? By name."""
+        """The candidates that a start or a minimum run time protects, by name."""
         allowance = self._entitlements.allowance(group.team, group.shape)
         scope = self._scope(group, entry.workload, allowance)
         nodes = set(self._cluster.eligible(group.shape))

@@ -38,7 +38,7 @@ class QuotaCheck:
         self._scope = scope
 
     def open_flavors(self, victims: Iterable[Holding]) -> frozenset[Flavor]:
-        """Which flavors does quota leave open without these?"""
+        """The flavors that quota leaves open without these."""
         if not self._entitlements.has_quotas:
             return self._entitlements.allowance(self._team, self._shape).open
         with self._entitlements.without(victims):
@@ -47,7 +47,7 @@ class QuotaCheck:
     def open_flavors_of_sets(
         self, holdings: Sequence[Holding]
     ) -> Callable[[int], frozenset[Flavor]]:
-        """Which flavors does quota leave open without a set of these? For many sets, as bits.
+        """The flavors that quota leaves open without a set of these, for many sets, as bits.
 
         An answer costs as much as the set differs from the nearer of two that were asked about.
         """
@@ -63,7 +63,7 @@ class QuotaCheck:
         return open_flavors
 
     def counts(self) -> Callable[[Holding], bool]:
-        """Which holdings use quota of a bucket that the preemptor could use?"""
+        """Returns whether a holding uses quota of a bucket that the preemptor could use."""
         if not self._entitlements.has_quotas:
             return lambda _holding: False
         wanted = self._entitlements.buckets(self._entitlements.wanted(self._shape))

@@ -56,7 +56,7 @@ class Victims:
         scope: PreemptionScope,
         is_open: Callable[[str], bool],
     ) -> "Choice | None":
-        """Which victims let the shape fit, at the least loss? None: no set does.
+        """The victims without which the shape fits, at the least loss; None: no set does.
 
         Node by node: quotas do not count, and what a victim frees on another node does not. For one
         node and whole GPUs no legal set loses less; a gang uses the nodes with the least sum.
@@ -92,7 +92,7 @@ class Victims:
         return least
 
     def node_loss(self, shape: Shape, scope: PreemptionScope, node: str) -> Loss | None:
-        """What does it lose to free the node for the shape? None: it cannot be freed."""
+        """The loss of freeing the node for the shape; None: it cannot be freed."""
         return self._cover(shape, self._index.node_candidates(scope), counts_only_gpus(shape), node)
 
     def _choice(
@@ -166,7 +166,10 @@ class Victims:
         scope: PreemptionScope,
         is_open: Callable[[str], bool],
     ) -> float | None:
-        """When do starts and minimum run times allow enough preemption? None: never."""
+        """The moment from which starts and minimum run times allow enough preemption.
+
+        None: never.
+        """
         moments = []
         for group in groups:
             ready = (self._ready_s(node, shape, scope) for node in group.nodes if is_open(node))

@@ -1,1 +1,1 @@
-"""How long runs take, and when those that wait start."""
+"""The times that runs take, and the starts of those that wait."""

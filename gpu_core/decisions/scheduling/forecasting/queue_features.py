@@ -22,7 +22,7 @@ def gpus_by_type(nodes: Iterable[Node]) -> dict[str, int]:
 
 
 def waits_for(workload: Workload, totals: Mapping[str, int]) -> str | None:
-    """In the line for which type of GPU does it stand? None: for none that there is.
+    """The type of GPU in whose queue it waits; None: for none that there is.
 
     Of several that would do, the one that it wants most; of any, the one with the most GPUs.
     """
@@ -37,7 +37,7 @@ def queue_features(
     started_gpus: Mapping[str, int],
     now: datetime,
 ) -> dict[str, QueueFeatures]:
-    """What is seen of the line at each place in it?
+    """The features of the queue at each place in it.
 
     Args:
         line: The pending workloads, the head first.

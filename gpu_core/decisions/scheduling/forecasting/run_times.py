@@ -1,4 +1,4 @@
-"""How long a run will take: stated by its owner, or learned from the runs before it."""
+"""The time that a run will take: stated by its owner, or learned from the runs before it."""
 
 import math
 from collections import OrderedDict
@@ -43,7 +43,7 @@ class RunKind:
 
 
 class RunTimeHistory:
-    """How long finished runs took, by group. Fed by the worker, one run at a time.
+    """The durations of finished runs, by group. Fed by the worker, one run at a time.
 
     Each group keeps its latest durations, so that it follows a deployment that changes; the
     groups that have gone longest without a finished run are forgotten first.
@@ -79,10 +79,10 @@ class RunTimeHistory:
     def upper_s(
         self, kind: RunKind, quantile: float, min_runs: int, elapsed_s: float = 0.0
     ) -> float | None:
-        """What does a run of this kind stay under with this probability, given what it has run?
+        """The time that a run of this kind stays under with this probability.
 
-        The answer is from the most alike group with enough runs that took longer than
-        `elapsed_s`. None: no group has.
+        The most alike group with enough runs that took longer than `elapsed_s` says it. None: no
+        group has them.
         """
         for group in kind.groups():
             sample = self._groups.get(group)
@@ -112,7 +112,7 @@ class RunTimeHistory:
 
 
 class Estimate(NamedTuple):
-    """What is thought of a run that waits."""
+    """The expected run time of a run that waits, and the rest of it."""
 
     run_time: RunTime | None
     """How long it takes; None: unknown."""

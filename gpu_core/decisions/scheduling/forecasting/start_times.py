@@ -81,7 +81,10 @@ class StartForecaster:
         self._errors.add(math.log(waited_s + _OFFSET_S) - _log_wait(features))
 
     def forecast(self, features: QueueFeatures) -> StartForecast | None:
-        """When will a workload with this place in the line start? None: too few have started."""
+        """The expected start of a workload with this place in the queue.
+
+        None: too few have started.
+        """
         if len(self._errors) < _NEEDED_STARTS:
             return None
         middle = _log_wait(features)

@@ -165,7 +165,7 @@ def waiting_for_victims(
     *,
     is_certain: bool = True,
 ) -> Explanation:
-    """Workloads drain for it: which, how many GPUs, and by when?
+    """The explanation of a run for which workloads drain: which, how many GPUs, and by when.
 
     Args:
         awaited: Name and number of GPUs of everyone who gives some back.
@@ -292,7 +292,7 @@ def waiting_for_gpus(
     *,
     needs_repair: bool = False,
 ) -> Explanation:
-    """It is next for these GPUs, and they are in use: by which runs?
+    """The explanation of the next run for GPUs that are in use, with the runs that hold them.
 
     Args:
         holders: Name and number of GPUs of everyone who holds some that it could use.
@@ -364,7 +364,7 @@ def behind_others(
 
 
 def holders_on(names: Collection[str], running: Sequence[Allocation]) -> list[tuple[str, int]]:
-    """Which workloads hold GPUs on these nodes, and how many? Most first."""
+    """The workloads that hold GPUs on these nodes, with their numbers of GPUs. Most first."""
     counts = [
         (
             allocation.workload.name,

@@ -49,7 +49,7 @@ class WorkloadOrder:
         """The names of the parts of a key."""
 
     def starves_from_s(self, workload: Workload, submitted_s: float) -> float | None:
-        """When does the workload start to precede all others? None: never.
+        """The moment from which the workload precedes all others; None: never.
 
         Only a workload that has had no GPU starves. Preempted workloads make progress, and would
         otherwise soon be many that starve.
@@ -125,7 +125,7 @@ class WorkloadOrder:
         return (*key[:at], key[at] - gained, *key[at + 1 :])
 
     def deciding_key(self, ahead: Key, behind: Key) -> str:
-        """Which key puts one before the other?"""
+        """The key that puts one before the other."""
         if ahead[1] == _STARVING:
             return _OWN_KEYS[1] if ahead[0] == behind[0] else _OWN_KEYS[0]
         for name, one, other in zip(self.names, ahead, behind, strict=False):

@@ -69,14 +69,14 @@ class QueueTableEntry:
 
 
 def artifact_key(pool: str) -> str:
-    """Which key does the artifact of this pool's queue have?"""
+    """The key of the artifact of this pool's queue."""
     return re.sub("[^a-z0-9-]", "-", f"gpu-queue-{pool.lower()}")
 
 
 def table_entries(
     explanations: Sequence[Explanation], workloads: Mapping[str, Workload]
 ) -> tuple[QueueTableEntry, ...]:
-    """Which runs wait, and why? In the order of the explanations.
+    """The entries of the runs that wait, in the order of the explanations.
 
     Args:
         explanations: Of the pending runs, the next one first.
@@ -172,7 +172,7 @@ def to_json(entry: QueueTableEntry) -> dict[str, object]:
 
 
 def from_row(row: Mapping[str, object]) -> QueueTableEntry:
-    """Which entry does this row show?
+    """The entry that this row shows.
 
     Raises:
         InvalidInput: The row is not one that `to_row` makes.

@@ -46,7 +46,7 @@ class _Bound(NamedTuple):
 def refused_runs(
     runs: Iterable[WaitingRun], policy: WaitingPolicy, now: datetime
 ) -> tuple[RefusedRun, ...]:
-    """Which waiting runs are refused? The latest first.
+    """The waiting runs that are refused, the latest first.
 
     A run that is not refused is not refused later, except as stale or under lower bounds: only
     earlier runs count before it.

@@ -33,7 +33,7 @@ class Closure:
 
 
 def windows_between(policy: CalendarPolicy, start: datetime, end: datetime) -> tuple[Closure, ...]:
-    """What is closed at some time from `start` up to, but without, `end`?
+    """The closures at some time from `start` up to, but without, `end`.
 
     Args:
         policy: The rules, without contradictions.

@@ -13,7 +13,7 @@ KEPT_PER_NODE = 5
 
 
 class Rest(NamedTuple):
-    """How long a holding likely keeps its GPUs of a node."""
+    """The time for which a holding likely keeps its GPUs of a node."""
 
     rest_s: float
     gpus: int
@@ -25,7 +25,7 @@ def likely_nodes(
     free_gpus: Callable[[str], int],
     rests_on: Callable[[str], Sequence[Rest]],
 ) -> list[str]:
-    """Which nodes are kept for a workload that cannot start?
+    """The nodes that are kept for a workload that cannot start.
 
     Those that are likely to be free first: one, or `KEPT_PER_NODE` for each that a gang needs.
     Others may use the rest.
@@ -58,7 +58,7 @@ def likely_nodes(
 
 
 def likely_rests(node: str, holdings: Iterable[Holding], now_s: float) -> list[Rest]:
-    """When does each holding likely release its GPUs of the node? The first one first.
+    """The times until each holding likely releases its GPUs of the node, the first one first.
 
     A run of unknown length is expected to run as long again as it has run: where run times have
     P(D > x | D > e) = e / x, that is the median of the rest (Harchol-Balter & Downey, ACM TOCS
@@ -68,7 +68,7 @@ def likely_rests(node: str, holdings: Iterable[Holding], now_s: float) -> list[R
 
 
 def _likely_wait_s(missing_gpus: int, rests: Sequence[Rest]) -> float:
-    """When are so many more GPUs likely free?"""
+    """The time until this number of further GPUs is likely free."""
     wait_s = 0.0
     for rest_s, gpus in rests:
         if missing_gpus <= 0:

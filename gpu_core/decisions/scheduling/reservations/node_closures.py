@@ -25,7 +25,7 @@ class NodeClosure(NamedTuple):
 def node_closures(
     policy: CalendarPolicy, nodes: Sequence[Node], now: datetime
 ) -> tuple[NodeClosure, ...]:
-    """Which nodes are closed, and when, within the horizon?
+    """The nodes that are closed within the horizon, each with its times.
 
     A closure of a number of GPUs takes whole nodes, by name, until they have that many.
     """

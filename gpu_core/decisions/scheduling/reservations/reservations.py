@@ -154,7 +154,7 @@ class Reservations:
         duration_s: float,
         open_for_s: float,
     ) -> tuple[float, tuple[str, ...]] | None:
-        """When, and on which nodes, could the shape start at the earliest? None: unknown.
+        """The earliest moment at which the shape could start, with the nodes; None: unknown.
 
         Args:
             shape: What is to start.
@@ -200,7 +200,7 @@ class Reservations:
             moment_s = latest_s
 
     def _open_s(self, node: str, request: _Request, from_s: float) -> float | None:
-        """When, not before `from_s`, is the node ready, and open for the whole time?"""
+        """The moment from `from_s` on at which the node is ready, and open for the whole time."""
         while True:
             start_s = self._ready_s(node, request, from_s)
             if start_s is None:
@@ -220,7 +220,7 @@ class Reservations:
         return None
 
     def _ready_s(self, node: str, request: _Request, from_s: float) -> float | None:
-        """When, not before `from_s`, does the node have the resources for the whole time?"""
+        """The moment from `from_s` on at which the node has the resources for the whole time."""
         if node in self._reserved:
             return self._ready_between_reservations_s(node, request, from_s)
         wanted, free = request.wanted, self._free(node)

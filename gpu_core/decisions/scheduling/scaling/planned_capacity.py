@@ -1,4 +1,4 @@
-"""Which nodes to come does a plan use, so that the pool never has more than `scale.max_gpus`?"""
+"""The nodes to come that a plan uses, so that the pool never has more than `scale.max_gpus`."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass

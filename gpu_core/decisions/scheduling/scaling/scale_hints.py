@@ -1,4 +1,4 @@
-"""Which nodes should be added or removed? Hints for a provisioner.
+"""The nodes that should be added or removed: hints for a provisioner.
 
 A hint names the wanted state, so it stays the same until that is reached. Up and down cannot
 alternate: a node is removed only when no pending workload could use it, and added only for pending
@@ -35,7 +35,7 @@ class ScaleState:
 
 
 def scale_hints(state: ScaleState, policy: ScalePolicy, now: datetime) -> tuple[ScaleHint, ...]:
-    """Which nodes should be added or removed?
+    """The nodes that should be added or removed.
 
     Demand counts GPUs, so a hint is a lower bound where free GPUs are fragmented; a workload that
     still waits afterwards is counted again.

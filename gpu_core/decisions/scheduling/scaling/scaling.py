@@ -39,7 +39,7 @@ _NOT_FOR_GPUS = frozenset(
 def plan_scale(
     snapshot: Snapshot, plan: Plan, policy: Policy, now: datetime
 ) -> tuple[ScaleHint, ...]:
-    """Which nodes should be added for pending workloads, and which removed?
+    """The nodes that should be added for pending workloads, and those that should be removed.
 
     Args:
         snapshot: The input of the plan.

@@ -59,7 +59,7 @@ class Holding:
         return self.allocation.workload
 
     def expected_end_s(self, now_s: float) -> float | None:
-        """When is the workload expected to end? None: unknown.
+        """The moment at which the workload is expected to end; None: unknown.
 
         A run that outlives its estimate gets a new one.
         """
@@ -80,7 +80,7 @@ class Holding:
 
 
 def holding_of(allocation: Allocation, order: WorkloadOrder) -> Holding:
-    """Which values follow from the allocation, and from the order that it was admitted in?"""
+    """The values that follow from the allocation, and from the order that it was admitted in."""
     workload = allocation.workload
     submitted_s = epoch_s(workload.submitted_at)
     admitted_s = epoch_s(allocation.admitted_at)
@@ -149,7 +149,7 @@ class AllocationIndex:
         return self._by_id.get(workload_id)
 
     def on(self, node: str) -> Iterable[Holding]:
-        """Which holdings are on this node? In no order."""
+        """The holdings on this node, in no order."""
         return self._by_node.get(node, {}).values()
 
     def add(self, holding: Holding) -> None:
@@ -181,7 +181,7 @@ class AllocationIndex:
         draining: Container[str],
         started: Sequence[SharedUse] = (),
     ) -> Sequence[Release]:
-        """Which releases are expected on the node? In order of time.
+        """The releases that are expected on the node, in order of time.
 
         A shared GPU is released by the last workload that shares it. Draining workloads are left
         out.

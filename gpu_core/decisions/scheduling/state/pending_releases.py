@@ -25,7 +25,7 @@ def free_first(state: SchedulerState, shape: Shape, placement: Placement) -> Pla
 def awaited_from(
     state: SchedulerState, draining: Container[str], placement: Placement
 ) -> list[tuple[str, int]]:
-    """Which draining workloads still hold GPUs of the placement, and how many? By id."""
+    """The draining workloads that hold GPUs of the placement, with the number of each, by id."""
     awaited: dict[str, int] = {}
     for share in placement.shares:
         for holding in state.holdings.on(share.node):

@@ -137,7 +137,7 @@ class Entitlements:
         return limit * WHOLE_GPU_MILLI - self._milli_by_user.get(owner, 0)
 
     def allowance(self, team: str | None, shape: Shape) -> OpenFlavors:
-        """Which flavors may a workload of this team and shape use now?"""
+        """The flavors that a workload of this team and shape may use now."""
         usage, tree, milli = self._usage, self._tree, shape.total_gpu_milli
         if usage is None or tree is None:
             return OpenFlavors(self._everything, frozenset(), frozenset())
@@ -161,7 +161,7 @@ class Entitlements:
         return found
 
     def _left(self, team: str | None, usage: QuotaUsage) -> "list[_Left]":
-        """What is left to the team of each flavor now?"""
+        """The quota that is left to the team of each flavor now."""
         left = self._lefts.get(team)
         if left is None:
             left = self._lefts[team] = [
@@ -273,7 +273,7 @@ class Entitlements:
         return cohorts
 
     def borrowing(self, buckets: frozenset[str], cohorts: tuple[str, ...]) -> frozenset[Account]:
-        """Which accounts borrow what a team of these cohorts could reclaim in these buckets?
+        """The accounts that borrow what a team of these cohorts could reclaim in these buckets.
 
         The same object while the answer is the same.
         """
@@ -301,14 +301,14 @@ class Entitlements:
         return usage.may_reclaim(team, account.team, self._bucket(flavor))
 
     def held_by(self, team: str | None) -> frozenset[Flavor]:
-        """Of which flavors does the team hold GPUs?"""
+        """The flavors of which the team holds GPUs."""
         usage, tree = self._usage, self._tree
         if usage is None or tree is None:
             return frozenset()
         return frozenset(f for f in self._flavors if usage.held(team, self._bucket(f)))
 
     def wanted(self, shape: Shape) -> list[Flavor]:
-        """Which flavors could the shape use?"""
+        """The flavors that the shape could use."""
         return [
             f
             for f in self._flavors
@@ -318,12 +318,12 @@ class Entitlements:
 
 
 def owner_of(workload: Workload) -> Owner:
-    """Which team and user does it count against?"""
+    """The team and user that it counts against."""
     return Owner(workload.team, workload.user)
 
 
 def _borrowers(usage: QuotaUsage, team: str | None, bucket: str) -> Iterator[str | None]:
-    """From which teams could a team of these cohorts reclaim?"""
+    """The teams from which a team of these cohorts could reclaim."""
     yield from usage.borrowers(team, bucket)
     if usage.borrowed(team, bucket):
         yield team
