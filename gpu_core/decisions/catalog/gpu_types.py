@@ -45,7 +45,7 @@ class GpuType:
         return tuple(MIG_PROFILES.get(self.name, ()))
 
     def tflops(self, precision: Precision) -> float | None:
-        """How fast does it compute at most? None: it has no fast units for this precision."""
+        """Its peak with dense matrices, in TFLOPS; None: it has no fast units for this."""
         arithmetic = Precision.FP16 if precision is Precision.INT4 else precision
         return self.dense_tflops.get(arithmetic)
 

@@ -75,7 +75,7 @@ MIG_PROFILES: Mapping[str, Mapping[str, MigProfile]] = MappingProxyType(
 
 
 def mig_profile(gpu_type: str, name: str | None) -> MigProfile | None:
-    """Which profile has this name on this type of GPU? None: it has no such profile."""
+    """The profile of this name on this type of GPU; None: there is none."""
     return None if name is None else MIG_PROFILES.get(gpu_type, {}).get(plain_profile(name))
 
 
@@ -96,7 +96,7 @@ def mig_share_milli(gpu_type: str, name: str) -> int:
 
 
 def mig_part(gpu_type: str, name: str) -> tuple[int, int]:
-    """Which part of a GPU does an instance cost? Its compute slices, and those of the GPU.
+    """The part of a GPU that an instance costs: its compute slices, and those of the whole GPU.
 
     The number before the `g` counts them; a GPU has seven, an A30 four (NVIDIA MIG user guide,
     "Partitioning", read 2026-11). By memory, seven `1g` instances would be seven eighths of a GPU
@@ -116,7 +116,7 @@ def slices_of(gpu_type: str) -> int:
 
 @cache
 def best_start(gpu_type: str, name: str, taken: int) -> int | None:
-    """Where should an instance begin? None: no start is free.
+    """The memory slice at which an instance should start; None: no start is free.
 
     Where most starts remain for further instances, over all profiles; among equals the last, as
     the low slices are those that the large profiles want.
@@ -137,7 +137,7 @@ def best_start(gpu_type: str, name: str, taken: int) -> int | None:
 
 @cache
 def profiles_left(gpu_type: str, taken: int) -> frozenset[str]:
-    """Of which profiles is a start free?
+    """The profiles for which a start is free.
 
     Args:
         gpu_type: One that `MIG_PROFILES` knows; of others, none.

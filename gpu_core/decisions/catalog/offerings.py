@@ -120,11 +120,11 @@ class Catalog:
     """The sources of each provider's figures."""
 
     def instance_type(self, offering: Offering) -> InstanceType:
-        """Which instance type is offered?"""
+        """The instance type of an offering."""
         return self.instance_types[TypeKey(offering.key.provider, offering.key.instance_type)]
 
     def types_without_spot(self) -> tuple[TypeKey, ...]:
-        """Of which rented instance types is no spot price known in any place?"""
+        """The rented instance types for which no spot price is known in any place."""
         known: dict[str, set[TypeKey]] = {ON_DEMAND: set(), SPOT: set()}
         for key, offering in self.offerings.items():
             if key.capacity_type in known and offering.price.source is not None:
@@ -132,7 +132,7 @@ class Catalog:
         return tuple(sorted(known[ON_DEMAND] - known[SPOT]))
 
     def micro_usd_per_gpu_hour(self, offering: Offering) -> int:
-        """What does one of its GPUs cost for an hour, the machine around it included?"""
+        """The price of one of its GPUs for an hour, with the machine around it."""
         return round(offering.price.micro_usd_per_hour / self.instance_type(offering).gpu_count)
 
     def on_demand(self, key: OfferingKey) -> Offering | None:

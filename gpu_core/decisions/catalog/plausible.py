@@ -48,7 +48,7 @@ Prices = Mapping[OfferingKey, int]
 def implausible(
     key: OfferingKey, micro_usd: int, prices: Prices, types: Mapping[TypeKey, InstanceType]
 ) -> InvalidInput | None:
-    """What is wrong with this price? None: nothing."""
+    """The error for a price that is too low or too high to be true; None: it is plausible."""
     kind = types.get(TypeKey(key.provider, key.instance_type))
     # Fillers agree with each other: what is only compared with its siblings has a floor, too.
     least = LEAST_MICRO_USD_PER_GPU_HOUR * (kind.gpu_count if kind is not None else 1)

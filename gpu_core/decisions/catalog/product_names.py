@@ -27,7 +27,7 @@ def nominal_memory_gib(gpu_type: str) -> int | None:
 
 
 def gpu_type_from_product_name(product_name: str, memory_bytes: int | None) -> str:
-    """Which GPU type is this product?
+    """The GPU type of a product.
 
     A product that the catalog does not know gets its own name as a short id, so that any GPU works.
 
@@ -55,7 +55,7 @@ def gpu_type_from_product_name(product_name: str, memory_bytes: int | None) -> s
 
 
 def gpu_types_meant(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Which known GPU types are the product that this misspelt or incomplete name says?
+    """The known GPU types that a misspelt or incomplete product name may mean.
 
     A name with another model is another product: an A10G does not stand for an A100. So only
     names with the same model are candidates, and of those the ones with the stated memory, if

@@ -73,10 +73,11 @@ class Refreshed:
 def refreshed(
     catalog: Catalog, seen: Observation, now: datetime, *, accepts_large_changes: bool = False
 ) -> Refreshed:
-    """What does the catalog say after this look?
+    """The catalog, with what the provider shows now.
 
-    Prices that changed are added to their history. What the look should have found and did not
-    is kept and no longer offered. What the look could not cover stays as it is.
+    Prices that changed are added to their history. An offering that the provider should have shown
+    and did not is kept, and no longer offered. Offerings that were not asked about stay as they
+    are.
 
     Args:
         accepts_large_changes: A person has confirmed the prices that are refused otherwise.

@@ -20,7 +20,7 @@ class Selection:
 
 
 def selected(catalog: Catalog, selection: Selection) -> tuple[Offering, ...]:
-    """Which offerings are wanted? By GPU type, then price for one GPU.
+    """The offerings that match, by GPU type, then by price for one GPU.
 
     Raises:
         InvalidInput: The catalog has nothing of a name that is wanted.

@@ -122,7 +122,7 @@ class PriceSheet(Section):
 def parse_sheet(
     data: object, source: str = "prices", lines: Mapping[str, int] | None = None
 ) -> Catalog:
-    """Which catalog does this price sheet describe?
+    """The catalog that a price sheet describes.
 
     Args:
         data: Plain Python data, as a YAML or JSON reader gives it.
@@ -137,7 +137,10 @@ def parse_sheet(
 
 
 def to_sheet(catalog: Catalog, provider: str, as_of: datetime) -> dict[str, Any]:
-    """How is what this provider offers written down? `parse_sheet` reads the same again."""
+    """The price sheet of what this provider offers.
+
+    `parse_sheet` reads the same catalog from it.
+    """
     source = catalog.sources.get(provider, "unknown")
     prices: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for key, offering in sorted(catalog.offerings.items(), key=lambda item: _sort_key(item[0])):

@@ -1,4 +1,4 @@
-"""Which checkpoints and unfinished uploads of a run are deleted, and in which order?"""
+"""The checkpoints and unfinished uploads of a run that are deleted, and their order."""
 
 from collections.abc import Collection
 
@@ -46,7 +46,7 @@ def deletable(
 
 
 def abandoned(unfinished: Collection[str], names: Collection[str], attempt: int) -> tuple[str, ...]:
-    """Which unfinished uploads stay unfinished? Those of earlier attempts and earlier saves.
+    """The unfinished uploads that are never completed: those of earlier attempts and earlier saves.
 
     Args:
         unfinished: The names that are being uploaded, or were when their writer was killed.

@@ -81,7 +81,7 @@ def committed(names: Collection[str]) -> tuple[CheckpointId, ...]:
 
 
 def payload_names(names: Collection[str], checkpoint: CheckpointId) -> tuple[str, ...]:
-    """Which names hold the data of this checkpoint, of all its ranks?"""
+    """The names of the objects that hold the data of this checkpoint, of all its ranks."""
     return tuple(
         part.name
         for part in parsed_names(names)
@@ -91,7 +91,7 @@ def payload_names(names: Collection[str], checkpoint: CheckpointId) -> tuple[str
 
 @dataclass(frozen=True, slots=True)
 class ObjectName:
-    """What the name of an object says of it."""
+    """The parts of an object's name."""
 
     name: str
     checkpoint: CheckpointId

@@ -19,7 +19,7 @@ _ALIGNMENT = 64
 
 
 def part_bytes(size_bytes: int) -> int:
-    """In parts of how many bytes is a payload of this size sent? All but the last have it.
+    """The size in bytes of the parts in which a payload is sent; the last part may be smaller.
 
     >>> part_bytes(2_000_000_000) // 2**20
     16

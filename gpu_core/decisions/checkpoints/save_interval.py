@@ -258,7 +258,7 @@ class NoticeAnswer:
 def answer_notice(
     grace_s: float, times: SaveTimes, uploading_for_s: float | None = None
 ) -> NoticeAnswer:
-    """What should a run do after a notice?
+    """The action of a run after a notice: save, finish the upload under way, or nothing.
 
     It saves if that fits into what is left, after the upload under way. A save of which nothing
     is known is tried: nothing that is done instead would be kept. So is one after a deadline that

@@ -1,4 +1,4 @@
-"""Which errors of a checkpoint store would come again in each attempt, and what resolves them?
+"""The errors of a checkpoint store that each further attempt would meet again, with their remedies.
 
 What may be the fault of one node, of the network or of the store itself is not among them: a disk
 that is full or mounted read-only, a time-out, an answer of the class 5xx, an expired token.
@@ -65,7 +65,7 @@ def is_of_address(remedy: str) -> bool:
 def permanent_remedy(
     names: Iterable[str], text: str = "", *, code: str | None = None, errno_: int | None = None
 ) -> str | None:
-    """What resolves this error, if each further attempt would meet it again?
+    """The remedy for an error that each further attempt would meet again.
 
     Args:
         names: The names of the error's class and of its base classes.

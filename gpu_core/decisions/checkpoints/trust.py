@@ -116,7 +116,7 @@ def signed(
 def checkpoint_trust(
     environment: Mapping[str, str], *, refuses_pickles: bool, requires_signatures: bool
 ) -> CheckpointTrust:
-    """Which checkpoints may this run restore?
+    """The checkpoints that this run may restore, by their format and signature.
 
     Args:
         environment: Its environment variables, which hold the keys.
@@ -137,7 +137,7 @@ def checkpoint_trust(
 
 
 def parse_signing_keys(text: str, field_name: str) -> tuple[bytes, ...]:
-    """Which keys are these? White space separates them; the first signs.
+    """The keys in a text. White space separates them; the first one signs.
 
     Raises:
         InvalidInput: One has fewer than 16 characters. The error does not show it.

@@ -43,13 +43,13 @@ class NoRun:
     reason: RefusalReason
     summary: str
     times_too_large: float | None = None
-    """How many times the memory that there is; None: that is not the reason."""
+    """The number of times that the memory would have to grow; None: that is not the reason."""
 
 
 def runs_on(
     job: Job, kind: InstanceType, constraints: Constraints, observed: ObservedThroughput | None
 ) -> tuple[Run, ...] | NoRun:
-    """How does the job run on this instance type, on 1, 2, 4, ... nodes or the number asked for?"""
+    """The runs of the job on this instance type, on 1, 2, 4, ... nodes or the number asked for."""
     gpu = GPU_TYPES.get(kind.gpu_type)
     if gpu is None:
         return _unknown_gpu(kind)
@@ -66,7 +66,7 @@ def runs_on(
 
 
 def observed_on(gpu_type: str, gpus: int, units_per_s: Sequence[float]) -> ObservedThroughput:
-    """What was observed on these GPUs, all in one node?
+    """The observed throughput on these GPUs, all in one node.
 
     Raises:
         InvalidInput: The GPU type is unknown, or there is no GPU.
@@ -85,7 +85,7 @@ def observed_on(gpu_type: str, gpus: int, units_per_s: Sequence[float]) -> Obser
 
 
 def _nodes(kind: InstanceType, constraints: Constraints) -> tuple[int, ...] | NoRun:
-    """Which numbers of nodes are tried? No run: the GPUs are not those that are asked for."""
+    """The numbers of nodes to try. `NoRun`: the GPUs are not those that are asked for."""
     if kind.gpu_share_milli < WHOLE_GPU_MILLI:
         return NoRun(
             reason=RefusalReason.PARTIAL_GPU,

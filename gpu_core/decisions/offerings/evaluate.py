@@ -42,7 +42,7 @@ class RankingInput:
 
 
 def evaluate(setting: RankingInput, offering: Offering) -> tuple[Option, ...] | Refusal:
-    """Which ways are there to run the job on this offering? Refusal: none."""
+    """The ways to run the job on this offering. `Refusal`: there is none."""
     if not setting.catalog.is_available(offering):
         return _not_there(offering)
     source = offering.price.source

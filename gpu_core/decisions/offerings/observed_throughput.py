@@ -1,4 +1,4 @@
-"""What throughput has a deployment shown, by its own finished runs?
+"""The throughput that a deployment has shown, by its own finished runs.
 
 The ledger knows how long a run worked, not how much it did. So each run is taken to have done the
 same, and that is stated or the amount of the job that is planned.
@@ -46,7 +46,7 @@ class DeploymentThroughput:
 
 
 def shown_by(records: Records, deployment: str, amount_each: float) -> DeploymentThroughput:
-    """What throughput do the runs of this deployment show?
+    """The throughput that the runs of this deployment show.
 
     Completed runs on one node, on GPUs that are known. Of several kinds of hardware that with the
     most such runs counts, and of two with as many the one used last.

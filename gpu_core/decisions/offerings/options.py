@@ -39,7 +39,7 @@ class Refusal:
     reason: RefusalReason
     summary: str
     times_too_large: float | None = None
-    """How many times the memory that there is; None: that is not the reason."""
+    """The number of times that the memory would have to grow; None: that is not the reason."""
 
 
 class Certainty(StrEnum):
@@ -124,7 +124,7 @@ class Option:
         return Certainty.SAFE if is_safe else Certainty.LIKELY
 
     def violation(self, constraints: Constraints, now: datetime) -> Refusal | None:
-        """Which constraint does it break? None: none."""
+        """The constraint that it breaks; None: none."""
         left_s = _left_s(constraints, now)
         if self.wall_s > left_s:
             return Refusal(
@@ -150,7 +150,7 @@ class Option:
         return f"{nodes}{self.gpus} GPU{'s' if self.gpus > 1 else ''}"
 
     def ends_at(self, now: datetime) -> datetime:
-        """When is it likely done, if it starts now?"""
+        """The moment at which it is likely done, if it starts now."""
         return now + timedelta(seconds=self.wall_s)
 
     def rank(self, goal: Goal) -> tuple[float, float, str, int]:

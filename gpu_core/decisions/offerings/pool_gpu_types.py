@@ -1,4 +1,4 @@
-"""Which GPU types of a pool are for a run that says in words what it does, and which comes first?
+"""The GPU types of a pool for a run that says in words what it does, the best first.
 
 The ranking is that of `choose`, over what the pool itself has at the policy's prices.
 """
@@ -118,7 +118,7 @@ def rank_gpu_types(
     left: timedelta | None,
     budget_micro_usd: int | None,
 ) -> Ranking | None:
-    """Which of these GPU types hold this work, the best first?
+    """The GPU types that hold this work, the best first.
 
     By the expected cost of all of it, of those that meet deadline and budget, if any does; types
     without a price last, by name.

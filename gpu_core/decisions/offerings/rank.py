@@ -67,7 +67,7 @@ def choose(
     overhead: Overhead = daly_overhead,
     observed: ObservedThroughput | None = None,
 ) -> OfferingChoice:
-    """Which offerings can run the job as asked for, and which of them is best?
+    """The offerings that can run the job as asked for, and the best of them.
 
     Args:
         offerings: Those of the catalog that are asked about.
@@ -215,7 +215,7 @@ def _described(option: Option, now: datetime) -> str:
 
 
 def price_age(option: Option, now: datetime) -> str:
-    """Of which day is the price? A part of a sentence."""
+    """The day of the price, as a part of a sentence."""
     days, day = (now - option.priced_at).days, option.priced_at.date().isoformat()
     if not option.is_price_age_known:
         return f"price of {day} or later, at most {count(days, 'day')} old"

@@ -8,7 +8,7 @@ _SECONDS_PER_MONTH = 2_629_800
 
 
 def transfer_micro_usd(catalog: Catalog, constraints: Constraints, key: OfferingKey) -> int | None:
-    """What does it cost to bring the data to this offering? None: unknown.
+    """The cost of bringing the data to this offering; None: unknown.
 
     Nothing within a region. Between regions of a provider its price for that, from one provider
     to another the first one's price for data that leaves it. Arriving costs nothing (AWS EC2
@@ -32,7 +32,7 @@ def transfer_micro_usd(catalog: Catalog, constraints: Constraints, key: Offering
 def storage_micro_usd(
     catalog: Catalog, key: OfferingKey, stored_gib: float, wall_s: float
 ) -> int | None:
-    """What does it cost to keep this much while the job runs? None: unknown."""
+    """The cost of keeping this much while the job runs; None: unknown."""
     if not stored_gib:
         return 0
     prices = catalog.transfer.get(key.provider)

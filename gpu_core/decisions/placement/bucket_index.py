@@ -32,11 +32,11 @@ class BucketIndex:
         del self._ascending[bisect_left(self._ascending, bucket)]
 
     def at(self, bucket: float) -> int:
-        """Which nodes are in this bucket?"""
+        """The nodes in this bucket, as bits."""
         return self._at.get(bucket, 0)
 
     def at_least(self, bucket: float) -> int:
-        """Which nodes are in this bucket or a higher one?"""
+        """The nodes in this bucket or a higher one, as bits."""
         found = 0
         for higher in self._ascending[bisect_left(self._ascending, bucket) :]:
             found |= self._at[higher]

@@ -95,7 +95,7 @@ class ClusterInfo:
         flavors: Collection[Flavor] | None = None,
         allows: Allows | None = None,
     ) -> Placement | None:
-        """Where does the shape fit now? None: nowhere.
+        """The placement of the shape on what is free now; None: it fits nowhere.
 
         Existing nodes come before planned ones, then the preferred GPU type, preferred nodes, the
         order of the strategy, and the name. A gang gets all its nodes in one group, or nothing.
@@ -176,11 +176,14 @@ class ClusterInfo:
         self._release(shape, placement, len(placement.shares))
 
     def groups(self, shape: Shape) -> tuple[Group, ...]:
-        """Which groups of nodes could hold the shape if they were empty?"""
+        """The groups of nodes that could hold the shape if they were empty."""
         return self._fit(shape).groups
 
     def group_numbers(self, shape: Shape) -> Mapping[str, int]:
-        """In which of its `groups` is each node, by name? Nodes of none are missing."""
+        """The number of each node's group among `groups`, by the node's name.
+
+        Nodes of no group are missing.
+        """
         numbers = self._group_numbers.get(shape)
         if numbers is None:
             groups = enumerate(self.groups(shape))
@@ -189,14 +192,14 @@ class ClusterInfo:
         return numbers
 
     def with_room(self, shape: Shape) -> Iterator[str]:
-        """On which nodes does one node's part of the shape fit now? Some may come twice."""
+        """The nodes on which one node's part of the shape fits now. Some may come twice."""
         for _, position in self._order.candidates(shape, self._fit(shape).eligible):
             node_info = self._node_infos[position]
             if node_info.has_left(shape):
                 yield node_info.node.name
 
     def eligible(self, shape: Shape) -> tuple[str, ...]:
-        """Which nodes could hold a part of the shape if they were empty? By name."""
+        """The nodes that could hold a part of the shape if they were empty, by name."""
         return self._fit(shape).names
 
     def overlaps(self, one: Shape, other: Shape) -> bool:
@@ -204,7 +207,7 @@ class ClusterInfo:
         return one == other or bool(self._fit(one).eligible & self._fit(other).eligible)
 
     def never_fits(self, shape: Shape) -> NeverFits | None:
-        """Why does the shape never fit this cluster? None: it could."""
+        """The reason why the shape never fits this cluster; None: it could."""
         if self._fit(shape).groups:
             return None
         if shape not in self._never:

@@ -23,7 +23,7 @@ class NeverFits:
 
 
 def never_fits(shape: Shape, nodes: Sequence[Node]) -> NeverFits | None:
-    """Why does the shape never fit this cluster? None: it could.
+    """The reason why the shape never fits this cluster; None: it could.
 
     The first requirement that none of the nodes that meet the previous ones meets. Unhealthy GPUs
     count: they may be repaired.

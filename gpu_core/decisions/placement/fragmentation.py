@@ -89,7 +89,7 @@ class LeastLossOrder:
         return _ascending(self._losses(shape, among))
 
     def share(self, shape: Shape, node: int, node_info: NodeInfo) -> NodeShare:
-        """Which GPUs of the node would the shape get, if it fits?"""
+        """The GPUs of the node that the shape gets, if it fits."""
         if shape.is_whole or shape.gpu_count != 1 or shape.mig_profile is not None:
             return node_info.share(shape)
         column = self._buckets.column_of(int(self._cpu[node]) - shape.cpu_milli)
@@ -98,7 +98,7 @@ class LeastLossOrder:
         return node_info.share(shape, left_milli)
 
     def _classify(self, mix: Mapping[Shape, float]) -> list[Mapping[Shape, float]]:
-        """Which shapes of the mix does each class of nodes suit? Stores the class of each node."""
+        """The shapes of the mix that each class of nodes suits. Stores the class of each node."""
         self._class_of = [0] * len(self._nodes)
         classes: dict[tuple[Shape, ...], int] = {}
         for node_class in self._node_classes.of(*mix):

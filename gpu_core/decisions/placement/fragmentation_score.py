@@ -39,14 +39,14 @@ class CpuBuckets:
         self.columns = self._STEPS + 2
 
     def columns_of(self, cpu_milli: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which column does each of these amounts belong to?"""
+        """The column of each of these amounts."""
         columns: NDArray[np.int64] = cpu_milli // self._step_milli
         columns += 1
         np.maximum(columns, 0, out=columns)
         return np.minimum(columns, self.columns - 1, out=columns)
 
     def column_of(self, cpu_milli: int) -> int:
-        """Which column does this amount belong to?"""
+        """The column of this amount."""
         return min(max(cpu_milli // self._step_milli + 1, 0), self.columns - 1)
 
     def least_milli(self) -> NDArray[np.int64]:
@@ -55,7 +55,7 @@ class CpuBuckets:
 
 
 class FragmentationScore:
-    """What is the free capacity of a node worth to a mix of requests?
+    """The worth of a node's free capacity to a mix of requests.
 
     The sum over the shapes of the mix of p s H(n): p is the shape's fraction of the requests, s its
     size, n how many of it fit on the node, by GPUs and by CPU, without other shapes, and
@@ -101,7 +101,7 @@ class FragmentationScore:
         """The first row of each class and request."""
 
     def rows(self, classes: Sequence[int], free: Sequence[Milli]) -> NDArray[np.float64]:
-        """What do these GPUs score, for each bucket of CPU?
+        """The scores of these GPUs, for each bucket of CPU.
 
         Args:
             classes: The class of each node.

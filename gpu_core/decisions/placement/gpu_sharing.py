@@ -32,16 +32,16 @@ class GpuSharing(Protocol):
         """Does the shape's part of one GPU fit with this in use?"""
 
     def starts(self, shape: Shape, in_use: list[int]) -> tuple[int, ...]:
-        """Where does its MIG instance start on each of these GPUs, on which it fits?"""
+        """The slice at which its MIG instance starts on each of these GPUs, on which it fits."""
 
     def share_milli(self, shape: Shape) -> int:
         """How many thousandths of each GPU would the shape get?"""
 
     def exact_part(self, shape: Shape) -> tuple[int, int] | None:
-        """Which part of each GPU does it pay for, where thousandths only come near? None: those."""
+        """The exact part of each GPU that it pays for; None: the thousandths are exact."""
 
     def parts(self, shape: Shape, share: NodeShare) -> list[int] | None:
-        """Which part of each of its GPUs does the share use? None: there are no such parts."""
+        """The part of each of its GPUs that the share uses; None: there are no such parts."""
 
     def fits(self, part: int, in_use: int) -> bool:
         """Is this part free?"""
@@ -53,7 +53,7 @@ class GpuSharing(Protocol):
         """How many thousandths are left? Approximate for MIG."""
 
     def profiles_left(self, in_use: int) -> frozenset[str]:
-        """Instances of which MIG profiles fit with this in use?"""
+        """The MIG profiles of which an instance fits beside this use."""
 
 
 class TimeSharing:
@@ -90,7 +90,7 @@ class TimeSharing:
         return (1, self._replicas) if is_replica else None
 
     def parts(self, shape: Shape, share: NodeShare) -> list[int] | None:  # noqa: ARG002
-        """Which part of each of its GPUs does the share use? None: it has MIG instances."""
+        """The part of each of its GPUs that the share uses; None: it has MIG instances."""
         return None if share.mig_starts else [share.share_milli] * len(share.gpu_ids)
 
     def fits(self, part: int, in_use: int) -> bool:
@@ -127,7 +127,7 @@ class MigInstances:
         return self._start(shape, in_use) is not None
 
     def starts(self, shape: Shape, in_use: list[int]) -> tuple[int, ...]:
-        """Where does its instance start on each of these GPUs, on which it fits?"""
+        """The slice at which its instance starts on each of these GPUs, on which it fits."""
         starts = (self._start(shape, counts) for counts in in_use)
         return tuple(start for start in starts if start is not None)
 
@@ -142,7 +142,7 @@ class MigInstances:
         return None if shape.mig_profile is None else mig_part(self._gpu_type, shape.mig_profile)
 
     def parts(self, shape: Shape, share: NodeShare) -> list[int] | None:
-        """Which part of each of its GPUs does the share use? None: no instance fits there."""
+        """The part of each of its GPUs that the share uses; None: no instance fits there."""
         profile = mig_profile(self._gpu_type, shape.mig_profile)
         if profile is None or len(share.mig_starts) != len(share.gpu_ids):
             return None
@@ -164,7 +164,7 @@ class MigInstances:
         return left * WHOLE_GPU_MILLI // self._slices
 
     def profiles_left(self, in_use: int) -> frozenset[str]:
-        """Instances of which profiles fit with this in use?"""
+        """The profiles of which an instance fits beside this use."""
         return profiles_left(self._gpu_type, _slices_in(in_use))
 
     def _start(self, shape: Shape, in_use: int) -> int | None:
@@ -194,5 +194,5 @@ def _slices_in(counts: int) -> int:
 
 
 def gpu_sharing_of(node: Node) -> GpuSharing:
-    """How does this node share its GPUs?"""
+    """The way in which this node shares its GPUs."""
     return MigInstances(node.gpu_type) if node.is_mig else TimeSharing(node.shares_per_gpu)

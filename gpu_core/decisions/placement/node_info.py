@@ -102,7 +102,7 @@ class NodeInfo:
 
     @property
     def profiles_left(self) -> frozenset[str]:
-        """Instances of which MIG profiles fit on a GPU in use?"""
+        """The MIG profiles of which an instance fits on a GPU in use."""
         if not self.node.is_mig:
             return frozenset()
         left = map(self._sharing.profiles_left, self._in_use.values())
@@ -133,7 +133,7 @@ class NodeInfo:
         return not shape.is_whole and len(self._divided(shape)) + self.free_gpus >= shape.gpu_count
 
     def share(self, shape: Shape, left_milli: int | None = None) -> NodeShare:
-        """Which GPUs would the shape get, if it fits?
+        """The GPUs that the shape gets, if it fits.
 
         First shared GPUs with the least left that is enough, then unused ones in the node's order.
 

@@ -35,7 +35,7 @@ class NodeStates:
         self._after: dict[tuple[int, int], _After] = {}
 
     def enter(self, node_class: int, free: Milli) -> int:
-        """Which number does the current state of a node have?"""
+        """The number of a node's current state. A new state gets one."""
         state = (node_class, free)
         number = self._numbers.setdefault(state, len(self._states))
         if number == len(self._states):
@@ -44,11 +44,11 @@ class NodeStates:
         return number
 
     def now(self, number: int, column: int) -> float:
-        """What does a state score?"""
+        """The score of a state."""
         return float(self._now[self._rows[self._states[number]], column])
 
     def after(self, gpu_count: int, milli: int) -> NDArray[np.float64]:
-        """What does each state score once a request has the best GPUs of it?
+        """The score of each state once a request has the best GPUs of it.
 
         Returns:
             The rows of the states by number, flattened. Minus infinity where the request does not
@@ -92,7 +92,7 @@ class NodeStates:
             after.table[numbers, 0] = _NO_ROOM
 
     def _rows_of(self, states: Sequence[_State]) -> NDArray[np.float64]:
-        """What do these states score? A row for each."""
+        """The scores of these states, a row for each."""
         new = list(dict.fromkeys(state for state in states if state not in self._rows))
         if new:
             first = len(self._rows)
@@ -121,7 +121,9 @@ def _grown(table: NDArray[np.float64], rows: int) -> NDArray[np.float64]:
 
 
 def _choices(free: Milli, gpu_count: int, milli: int) -> list[Milli]:
-    """Which GPUs may a request use, by their free part? The fullest first; none if it does not fit.
+    """The GPUs that a request may use, by their free part, the fullest first.
+
+    None if it does not fit.
 
     A single GPU may be any with enough free. Several are the fullest with enough free: all
     combinations are many and differ little.
@@ -135,7 +137,7 @@ def _choices(free: Milli, gpu_count: int, milli: int) -> list[Milli]:
 
 
 def _rest(free: Milli, used: Milli, milli: int) -> Milli:
-    """Which parts are free afterwards?"""
+    """The parts that are free afterwards."""
     rest = list(free)
     for left in used:
         rest.remove(left)

@@ -33,7 +33,7 @@ class PlacementOrder(Protocol):
         """The nodes that may fit, with their rank, least first, ties by position."""
 
     def share(self, shape: Shape, node: int, node_info: NodeInfo) -> NodeShare:
-        """Which GPUs of the node would the shape get, if it fits?"""
+        """The GPUs of the node that the shape gets, if it fits."""
 
 
 class NodeOrder:
@@ -67,7 +67,7 @@ class NodeOrder:
         """The mix makes no difference here."""
 
     def share(self, shape: Shape, node: int, node_info: NodeInfo) -> NodeShare:  # noqa: ARG002
-        """Which GPUs of the node would the shape get, if it fits?"""
+        """The GPUs of the node that the shape gets, if it fits."""
         return node_info.share(shape)
 
     def changed(self, node: int, node_info: NodeInfo) -> None:

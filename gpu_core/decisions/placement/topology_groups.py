@@ -33,7 +33,7 @@ def grouped(shape: Shape, nodes: Iterable[Node]) -> list[list[Node]]:
 
 
 def group_key(shape: Shape, node: Node) -> tuple[Flavor, str, str]:
-    """What have the nodes of one group in common?
+    """The key that all nodes of one group have in common.
 
     The pods of a gang are alike, so they request one resource name.
     """

@@ -40,7 +40,9 @@ def propose_moves(
     may_use: Allows = lambda _: True,
     may_host: MayHost = lambda _, __: True,
 ) -> tuple[Move, ...] | None:
-    """Which workloads have to move so that the shape fits? None: more moves, or none found.
+    """The workloads that have to move so that the shape fits.
+
+    None: more than allowed, or none found.
 
     It clears the nodes that need the fewest moves, then lose the least work; each moved workload
     gets a placement of the same flavor on other nodes. The search is greedy: it may miss moves that
@@ -102,7 +104,7 @@ def _clearings(
 def _movers(
     cluster: ClusterInfo, shape: Shape, node: str, offered: Sequence[Movable]
 ) -> Sequence[Movable] | None:
-    """Which workloads leave the node? Those that lose the least, without needless ones."""
+    """The workloads that leave the node: those that lose the least, and no more than needed."""
     if not _fits_without(cluster, shape, node, offered):
         return None
     kept = list(offered)

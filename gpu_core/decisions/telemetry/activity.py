@@ -1,4 +1,4 @@
-"""Since when is a run quiet? Folded from its samples one by one: none is kept.
+"""The moment since when a run is quiet, folded from its samples one by one: none is kept.
 
 Each signal is quiet since the first of its last samples that are all known and under its threshold.
 A sample without the signal begins that anew: what is unknown is never taken for quiet.
@@ -50,7 +50,7 @@ class Signal:
 
 
 def quiet_since(signals: Iterable[Signal]) -> datetime | None:
-    """Since when are all signals quiet that were ever known? None: one is not, or none is known."""
+    """The moment since when all known signals are quiet; None: one is not, or none is known."""
     moments = [signal.quiet_since for signal in signals if signal.is_known]
     known = [moment for moment in moments if moment is not None]
     return max(known) if known and len(known) == len(moments) else None
@@ -73,7 +73,10 @@ class GpuActivity:
 
     @property
     def quiet_since(self) -> datetime | None:
-        """Since when is it quiet? None: it is not, or whether kernels run is unknown."""
+        """The moment since when the GPU is quiet.
+
+        None: it is not, or it is unknown whether kernels run.
+        """
         if not (self.utilization.is_known or self.sm_active.is_known):
             return None
         return quiet_since((self.utilization, self.sm_active, self.power))
@@ -131,7 +134,7 @@ class RunActivity:
 
     @property
     def host_quiet_since(self) -> datetime | None:
-        """Since when do its processes do nothing? None: they do, or that is unknown."""
+        """The moment since when its processes do nothing; None: they work, or that is unknown."""
         return quiet_since((self.cores, self.io_bytes_per_s))
 
     @property

@@ -89,7 +89,7 @@ class ClusterHealth:
         }
 
     def pods_on(self, gpu_ids: Iterable[str], now: datetime) -> frozenset[Pod]:
-        """Which pods are on these GPUs now? Those of late samples are unknown."""
+        """The pods on these GPUs now. Those of late samples are unknown."""
         known = (self.gpus[gpu_id] for gpu_id in gpu_ids if gpu_id in self.gpus)
         fresh = (gpu.pods for gpu in known if abs(now - gpu.seen_at) <= _LATE)
         return frozenset(pod for pods in fresh for pod in pods)

@@ -123,7 +123,7 @@ def folded_activity(
     gpu_count: int,
     began_at: datetime,
 ) -> RunActivity | None:
-    """What did the GPUs and processes of these pods do until now? None: not all GPUs are known.
+    """The activity of the GPUs and processes of these pods until now; None: not all GPUs are known.
 
     Where the processor of one of the pods is not known, it is not quiet.
 
@@ -153,7 +153,7 @@ def folded_activity(
 
 
 def load_by_node(use: ClusterUse) -> dict[str, float]:
-    """How loaded are the GPUs of each node? As `NodeLoad.load_ratio`.
+    """The load of the GPUs of each node, as `NodeLoad.load_ratio`.
 
     A node is left out as soon as the utilisation or the memory of one of its GPUs is unknown.
     """
@@ -169,7 +169,7 @@ def load_by_node(use: ClusterUse) -> dict[str, float]:
 
 
 def utilization_of(use: ClusterUse, pods: Collection[Pod], gpu_count: int) -> float | None:
-    """What part of the time did the GPUs of these pods compute? None: not all are known."""
+    """The part of the time in which the GPUs of these pods computed; None: not all are known."""
     own = [each.sample for each in use.devices if (each.namespace, each.pod) in pods]
     if not own or len({sample.gpu_id for sample in own}) != gpu_count:
         return None

@@ -76,7 +76,7 @@ class GpuHealth:
 
     @property
     def verdict(self) -> HealthVerdict:
-        """How is it?"""
+        """The verdict on the GPU: that of the finding, else healthy."""
         return HealthVerdict.HEALTHY if self.finding is None else self.finding.verdict
 
     def with_sample(self, sample: GpuSample, *, are_peers_busy: bool = False) -> "GpuHealth":
@@ -112,7 +112,7 @@ class GpuHealth:
 
 
 def hot_from_c(sample: GpuSample) -> float:
-    """From which temperature is this GPU too hot? The lower of 85 C and its own threshold."""
+    """The temperature from which this GPU is too hot: the lower of 85 C and its own threshold."""
     slowdown_c = sample.slowdown_temperature_c
     if slowdown_c is None or slowdown_c < _LOWEST_THRESHOLD_C:
         return HOT_C

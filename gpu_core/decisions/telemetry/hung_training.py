@@ -155,7 +155,7 @@ def load_of(
     gpu_id: str | None = None,
     in_rank_order: bool = True,
 ) -> Load | None:
-    """What do the GPU and the processes of this rank do? None: its samples are late.
+    """The load of the GPU and the processes of this rank; None: its samples are late.
 
     Args:
         activity: Of all GPUs and processes of the attempt on this machine.
@@ -218,7 +218,7 @@ def makes_no_steps(rank: Steps, now: datetime) -> bool:
 
 
 def stuck_after_s(rank: Steps, given_s: float | None) -> float | None:
-    """After how long without a step does this rank count as stuck? None: it is not known yet.
+    """The time without a step after which this rank counts as stuck; None: it is not known yet.
 
     Args:
         rank: With what its own steps took.

@@ -14,7 +14,7 @@ _LONGEST_STACK = 4000
 
 
 def hang_sentence(finding: HangFinding, hourly_micro_usd: float | None, now: datetime) -> str:
-    """How does the run hang, and what has that cost?
+    """The sentence that says how the run hangs, and the cost of it.
 
     Args:
         finding: The hang.

@@ -76,7 +76,7 @@ def idle_state(
     policy: IdlePolicy,
     now: datetime,
 ) -> IdleFinding:
-    """How does this run use its GPUs?
+    """The state of a run's use of its GPUs.
 
     Args:
         activity: What its GPUs and processes did.
@@ -109,7 +109,7 @@ def _quiet(
     since: datetime,
     now: datetime,
 ) -> IdleFinding:
-    """All signals are quiet since then: is that long enough?"""
+    """The finding for signals that are all quiet since then: whether that is long enough."""
     is_on_request = workload_type in ON_REQUEST
     if is_on_request and use.used_at is None:
         return _finding(

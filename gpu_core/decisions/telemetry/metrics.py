@@ -46,7 +46,7 @@ class GpuGroup(NamedTuple):
 def withheld_micro_usd(
     gpus: Mapping[GpuGroup, int], price_micro_usd: Callable[[str, str], float | None]
 ) -> float:
-    """What do the GPUs that are withheld cost in an hour? Those without a price are left out.
+    """The cost of the withheld GPUs for an hour. GPUs without a price are left out.
 
     Args:
         gpus: How many of each group there are.

@@ -55,7 +55,7 @@ def measurements_of(
 def utilization_by_workload(
     windows: Iterable[GpuWindow], allocations: Iterable[Allocation], since: datetime
 ) -> dict[str, float]:
-    """What part of the time did the GPUs of each workload compute?
+    """The part of the time in which the GPUs of each workload computed.
 
     A workload is left out as soon as the utilisation of one of its GPUs is unknown.
 

@@ -68,7 +68,7 @@ def queries_for(
 
 
 def summaries_from(series: Iterable[Series], step_s: int) -> tuple[GpuSummary, ...]:
-    """What do these points of time add up to, for each GPU? Empty: there is no point.
+    """The summary of each GPU over these points of time. Empty: there is no point.
 
     A point stands for all seconds of a step, so that attempts with other steps, and those that are
     sampled each second, weigh as much as they lasted.

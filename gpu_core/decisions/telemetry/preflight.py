@@ -69,7 +69,7 @@ class GpuPreflight:
 
 
 def preflight(gpu_id: str, samples: Sequence[GpuSample], computation: Computation) -> GpuPreflight:
-    """What do these checks show?
+    """The checks of a GPU: what its samples and its computation show.
 
     Args:
         gpu_id: The GPU.

@@ -96,7 +96,7 @@ class _Device:
 
 
 def readings_of(series: Iterable[Series]) -> tuple[DeviceReading, ...]:
-    """What do these metrics say of GPUs? One reading for each device and moment, in their order.
+    """The readings of GPUs in these metrics, one for each device and moment, in their order.
 
     A quantity that several exporters have of a device at one moment is ours, else that of DCGM in
     base units, else of DCGM in its older units, else of nvidia-smi.

@@ -175,7 +175,7 @@ class GpuUse:
 
 
 def gpu_use(summaries: Iterable[GpuSummary]) -> GpuUse:
-    """What did these GPUs do together? Means are weighted by samples; without any all is None."""
+    """The use of several GPUs together. Means are weighted by samples; without any all is None."""
     found = tuple(summaries)
     p95 = [each.utilization_p95_ratio for each in found if each.utilization_p95_ratio is not None]
     return GpuUse(

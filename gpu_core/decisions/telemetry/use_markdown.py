@@ -16,7 +16,7 @@ def idle_warning(
     now: datetime,
     stops_at: datetime | None,
 ) -> str:
-    """What is the owner of an idle run warned of?
+    """The text that warns the owner of an idle run.
 
     Args:
         finding: How it uses its GPUs.

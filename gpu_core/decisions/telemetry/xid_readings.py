@@ -1,4 +1,4 @@
-"""Which XID errors are new, by what exporters show of them, scrape by scrape?
+"""The XID errors that are new, by what exporters show of them, scrape by scrape.
 
 What was counted before says nothing about now, and one scrape says nothing: an error stays in the
 next scrape, too. A reading that is missing changes nothing.

@@ -67,7 +67,7 @@ _NAMES: Mapping[int, str] = {
 
 
 def xid_class(code: int) -> XidClass:
-    """What does this XID ask for?
+    """The class of this XID: what it asks for.
 
     >>> xid_class(79), xid_class(13), xid_class(999)
     (<XidClass.RESTART: 'restart'>, <XidClass.APPLICATION: 'application'>, <XidClass.UNKNOWN: 'unknown'>)

@@ -27,7 +27,7 @@ class HelmRelease:
 
 
 def release_of(pods: Iterable[Mapping[str, Any]]) -> HelmRelease | None:
-    """Which release are these worker pods of? None: the chart did not make them."""
+    """The Helm release of these worker pods; None: the chart did not make them."""
     for pod in pods:
         metadata = pod["metadata"]
         labels = metadata.get("labels") or {}
@@ -38,7 +38,7 @@ def release_of(pods: Iterable[Mapping[str, Any]]) -> HelmRelease | None:
 
 
 def right_remedy(release: HelmRelease, right: Right, namespace: str | None) -> str:
-    """With which values does the chart grant this right?"""
+    """The command that upgrades the chart so that it grants this right."""
     if right.option is OptionalPart.FRAMEWORKS:
         return release.upgrade(f"--set frameworks.{_BY_PLURAL[right.resource]}=true")
     if right.option in (OptionalPart.NODE_TASKS, OptionalPart.NODE_ANNOTATIONS):

@@ -53,7 +53,7 @@ def lease_findings(
     claim: PoolClaim | None = None,
     cluster: str | None = None,
 ) -> Iterator[Finding]:
-    """Who acts for the pool, and who else acts in this cluster?
+    """The findings on leases: the worker that acts for the pool, and others in this cluster.
 
     Args:
         leases: The leases of all pools that were found.
@@ -104,7 +104,7 @@ def _several(pool: str, held: Sequence[SeenLease], claim: PoolClaim | None) -> F
 def installation_finding(
     claim: PoolClaim, now: datetime, *, cluster: str | None, namespace: str | None
 ) -> Finding:
-    """Which installation acts for the pool, by the ledger that all of them share?
+    """The finding on the installation that acts for the pool, by the ledger that all of them share.
 
     Args:
         now: By the clock of the API server.

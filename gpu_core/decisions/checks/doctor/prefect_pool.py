@@ -39,7 +39,7 @@ def missing_pool_finding(pool: str, known: Collection[str], worker_type: str | N
 
 
 def chosen_pool(given: str | None, known: Collection[str]) -> str | None:
-    """Which pool is checked? None: none was named, and there are none or several.
+    """The pool to check; None: none was named, and there are none or several.
 
     Args:
         given: By the caller; None: none.
@@ -110,7 +110,7 @@ def _queue_findings(status: PoolStatus, priorities: Collection[str]) -> Iterator
 def heartbeat_findings(
     pool: str, worker_type: str, workers: Sequence[Heartbeat], now: datetime
 ) -> Iterator[Finding]:
-    """Which workers are online, and when were they last heard of?
+    """The workers that are online, and the age of their last heartbeat.
 
     Args:
         now: By the clock of Prefect's server, which wrote the heartbeats.

@@ -13,7 +13,7 @@ from gpu_core.decisions.policy.quotas import QuotaPolicy
 def quota_findings(
     quotas: QuotaPolicy | None, total_gpus: int, gpus_by_type: Mapping[str, int]
 ) -> Iterator[Finding]:
-    """Which nominal quotas are more than the GPUs that there are?
+    """The nominal quotas that are more than the GPUs that there are.
 
     Such quotas can be meant, for nodes that come later; until then a team may wait within its
     nominal quota, and has no other team to reclaim GPUs from.

@@ -44,7 +44,7 @@ def rights_findings(
     is_workers: bool,
     release: HelmRelease | None = None,
 ) -> Iterator[Finding]:
-    """Which rights are missing, and what does not work without them?
+    """The rights that are missing, and what does not work without them.
 
     Args:
         user: Whose rights they are; None: unknown.
@@ -77,7 +77,7 @@ def rights_findings(
 
 
 def missing_account(service_account: str) -> Finding:
-    """What is to be said where the account whose rights are asked for does not exist?"""
+    """The finding for an account that does not exist and whose rights are asked for."""
     namespace, _, name = service_account.partition("/")
     return failed(
         "rights.worker",

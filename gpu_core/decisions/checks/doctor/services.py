@@ -141,7 +141,7 @@ class SeenGpu:
 
 
 def machine_findings(gpus: tuple[SeenGpu, ...], virtual_gpus: int, users: int) -> Iterator[Finding]:
-    """Which GPUs does a gpu-process worker of this machine have?
+    """The GPUs that a gpu-process worker of this machine has.
 
     Args:
         virtual_gpus: Those of the policy; 0: none.

@@ -1,4 +1,4 @@
-"""How does a pool's base job template differ from what `setup` would give to a new pool?"""
+"""The differences of a pool's base job template from the one that `setup` gives to a new pool."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ _WORDING = ("default", "title", "description", "examples")
 def drift_findings(
     pool: str, worker_type: str, current: Mapping[str, Any], newest: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """What differs, and what does `prefect-gpu setup` do about it?
+    """The differences of a pool's template, and what `prefect-gpu setup` does about them.
 
     Args:
         newest: What this version gives to a new pool.

@@ -14,7 +14,7 @@ _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 def worker_pod_findings(
     pool: str, worker_type: str, pods: Iterable[Mapping[str, Any]]
 ) -> Iterator[Finding]:
-    """Which worker pods of this pool do not run, and what does Kubernetes say of them?
+    """The worker pods of this pool that do not run, with what Kubernetes says of them.
 
     Args:
         pods: As the API server has them; those that start no worker of the pool are left out.
@@ -72,7 +72,7 @@ def _why_not(pod: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _ended(container: Mapping[str, Any]) -> int | None:
-    """With which exit code did it end, if it does not run now?"""
+    """The exit code with which it ended; None: it runs now, or never ended."""
     state = container.get("state") or {}
     if "running" in state:
         return None

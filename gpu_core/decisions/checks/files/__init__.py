@@ -1,1 +1,1 @@
-"""What is wrong with a file that people write, before a server or a cluster reads it?"""
+"""The mistakes in a file that people write, before a server or a cluster reads it."""

@@ -1,4 +1,4 @@
-"""Which of the files that people write for this project is it, by what it holds?"""
+"""The kind of a file that people write for this project, by its content."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -26,7 +26,7 @@ KINDS = "a policy, a prefect.yaml, a base job template, or Kubernetes manifests"
 
 
 def kind_of(data: object, file_name: str = "") -> FileKind | None:
-    """What is this document? None: none of those that are checked.
+    """The kind of this document; None: none of those that are checked.
 
     Args:
         data: Plain data, as a YAML or JSON reader gives it.

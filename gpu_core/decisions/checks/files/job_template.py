@@ -1,4 +1,4 @@
-"""What is wrong with a pool's base job template that Prefect's own schema does not find?"""
+"""The mistakes in a pool's base job template that Prefect's own schema does not find."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -26,7 +26,7 @@ def template_findings(
     *,
     has_pods: bool,
 ) -> Iterator[FileFinding]:
-    """What is wrong with the form of the pool, and with the defaults in it?
+    """The mistakes in the form of the pool and in its defaults.
 
     Args:
         placeholders: The names of the job variables that its `job_configuration` uses.
@@ -57,7 +57,7 @@ def template_findings(
 
 
 def job_findings(manifest: Mapping[str, Any], policy: KubernetesPolicy) -> Iterator[FileFinding]:
-    """What is wrong with the Job that a run on one GPU gets from this template?
+    """The mistakes in the Job that a run on one GPU gets from this template.
 
     Args:
         manifest: The template's `job_manifest` with the defaults of its variables filled in.

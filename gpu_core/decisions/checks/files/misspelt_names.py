@@ -35,7 +35,7 @@ class _Doubt:
 def misspelt_names(
     policy: Policy, lines: Mapping[str, int], place: str | None
 ) -> list[FileFinding]:
-    """Which names of the policy are close to a known one, and are none?
+    """The names in the policy that are unknown and close to a known one.
 
     A policy may name GPU types, teams and queues of its own, so that an unknown name alone is no
     finding.

@@ -1,4 +1,4 @@
-"""Which settings of a policy change nothing, and which let nothing start?"""
+"""The settings of a policy that change nothing, and those that let nothing start."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ _RULES = (
 def settings_without_effect(
     policy: Policy, lines: Mapping[str, int], place: str | None
 ) -> list[FileFinding]:
-    """Which keys of the policy change nothing, given the others, and which let nothing start?
+    """The keys of the policy that change nothing, given the others, or let nothing start.
 
     They are warnings: a key may be there for the day on which the other one is set.
 

@@ -31,7 +31,7 @@ def held_by_deployment(active_slots: int, limit: int) -> Hold | None:
 
 
 def kept_back(pool: PoolStatus, due: Sequence[tuple[str, str]]) -> dict[str, Hold]:
-    """Which of these due runs does Prefect hand out to no worker, and why?
+    """The due runs that Prefect hands out to no worker, each with the reason.
 
     Args:
         due: Id and queue of every run that waits and is due, the earliest one first.

@@ -1,4 +1,4 @@
-"""Which Prefect blocks hold the addresses of a work pool?"""
+"""The Prefect blocks that hold the addresses of a work pool."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ SHARED_BLOCK_NAME = "default"
 
 
 def pool_block_name(pool: str) -> str:
-    """What are the blocks of this work pool called?
+    """The name of the blocks of this work pool.
 
     Args:
         pool: The work pool's name. The names of blocks are lowercase letters, digits and dashes;
@@ -26,7 +26,7 @@ def pool_block_name(pool: str) -> str:
 
 
 def pool_block_names(pool: str | None) -> tuple[str, ...]:
-    """Under which names is a block of this pool looked for, in this order?
+    """The names under which a block of this pool is looked up, in this order.
 
     Args:
         pool: The work pool's name; None: there is no pool.

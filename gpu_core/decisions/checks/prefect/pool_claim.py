@@ -43,7 +43,7 @@ class PoolClaim:
 
 
 def who_acts(claim: PoolClaim, own: Installation | None) -> str:
-    """Which installation acts for the pool, and since when? A clause.
+    """The clause that names the installation that acts for the pool, and since when.
 
     Args:
         own: The installation that asks; None: it is not known here.

@@ -102,7 +102,7 @@ class PoolNotice(NamedTuple):
 
 
 def notices(pool: PoolStatus) -> tuple[PoolNotice, ...]:
-    """Which properties of the pool itself explain why runs wait?"""
+    """The properties of the pool itself that explain why runs wait."""
     paused = [queue for queue in pool.queues if queue.is_paused and not pool.is_paused]
     full = [
         q for q in pool.queues if not q.is_paused and room_left(q.concurrency_limit, q.active) == 0

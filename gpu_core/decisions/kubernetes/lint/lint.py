@@ -29,7 +29,7 @@ _POD_RULES = (*_NODE_POD_RULES, *SECURITY_RULES)
 
 
 def lint(manifest: Mapping[str, Any], policy: KubernetesPolicy) -> tuple[LintFinding, ...]:
-    """What is wrong with this manifest that its schema does not find?
+    """The mistakes in this manifest that its schema does not find.
 
     Args:
         manifest: Any Kubernetes object; kinds that no rule is about have no findings.

@@ -33,7 +33,7 @@ _CAPACITY_TYPE_WEIGHT = 10
 
 
 def affinity(launch: Launch, policy: KubernetesPolicy, node_names: Sequence[str]) -> Manifest:
-    """Which nodes may it run on?
+    """The affinity of the pod: the nodes that it may run on.
 
     A node of the plan is required by its name, not written into `nodeName`: the kube-scheduler
     still checks that there is room.

@@ -24,7 +24,7 @@ PREFECT_CONTAINER = "prefect-job"
 
 
 def main_container(pod_spec: Mapping[str, Any]) -> int:
-    """Which of the pod's containers is the run's? The one named as Prefect does, else the first.
+    """The index of the run's own container: the one named as Prefect does, else the first.
 
     Raises:
         InvalidInput: The pod has no container.

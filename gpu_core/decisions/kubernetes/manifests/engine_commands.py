@@ -86,7 +86,7 @@ def _calls_prefect(words: Sequence[str], subcommands: Sequence[tuple[str, str]])
 
 
 def _after_options(words: Sequence[str], start: int, names: set[str]) -> int | None:
-    """Where is one of these names, behind nothing but options with one value each at most?"""
+    """The place of one of these names, behind nothing but options with one value each at most."""
     may_be_value = False
     for number, word in enumerate(words[start : start + _MOST_OPTION_WORDS], start):
         if word in names:

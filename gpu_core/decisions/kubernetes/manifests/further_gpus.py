@@ -56,7 +56,7 @@ def plannable(gpus: Mapping[str, int], policy: KubernetesPolicy) -> dict[str, in
 
 
 def further_requests(pod_spec: Mapping[str, Any], main: int) -> tuple[FurtherRequest, ...]:
-    """Which extended resources do containers ask for that are not the run's?
+    """The extended resources that containers other than the run's ask for.
 
     Args:
         pod_spec: Rendered. What cannot be read in it, as it is not resolved yet, is left out.
@@ -67,7 +67,7 @@ def further_requests(pod_spec: Mapping[str, Any], main: int) -> tuple[FurtherReq
 def unplanned(
     requests: Iterable[FurtherRequest], planned: Mapping[str, int], policy: KubernetesPolicy
 ) -> Iterator[InvalidInput]:
-    """Which of these requests take GPUs beyond the plan? An error for each.
+    """The errors for requests that take GPUs beyond the plan.
 
     Args:
         requests: Of the containers that are not the run's.

@@ -32,7 +32,7 @@ class FurtherSize:
     _main: int
 
     def pod_total(self, cpu_milli: int, memory_mib: int) -> tuple[int, int]:
-        """What does the pod need of its node in all, in milli-CPU and MiB, rounded up?"""
+        """The CPU and memory that the pod needs in all, in milli-CPU and MiB, rounded up."""
         own = {"requests": {"cpu": f"{cpu_milli}m", "memory": f"{memory_mib}Mi"}}
         containers = list(self._spec["containers"])
         containers[self._main] = {"resources": own}
@@ -47,7 +47,7 @@ class FurtherSize:
 
 
 def further_size(pod_spec: _Spec, main: int) -> FurtherSize | None:
-    """What does this pod need beyond the container of its run? None: nothing.
+    """The size of this pod beyond the container of its run; None: there is nothing else.
 
     Args:
         pod_spec: Rendered. An amount that cannot be read, as it is not resolved yet, is left out.

@@ -60,14 +60,17 @@ def is_first(pod: Mapping[str, Any]) -> bool:
 
 
 def node_rank(pod: Mapping[str, Any]) -> str | None:
-    """Which node of its gang is this pod, from 0 on? None: nothing says so."""
+    """The rank of this pod's node in its gang, from 0 on; None: nothing says so."""
     annotations = pod["metadata"].get("annotations") or {}
     rank: str | None = rank_of(pod) or annotations.get(_INDEX_ANNOTATION)
     return rank
 
 
 def rank_of(item: Mapping[str, Any]) -> str | None:
-    """Of which node is this Job, or its pod, where each node has a Job? None: one Job has all."""
+    """The rank of this Job, or of its pod, where each node has a Job.
+
+    None: one Job has all nodes.
+    """
     rank: str | None = (item["metadata"].get("labels") or {}).get(RANK_LABEL)
     return rank
 

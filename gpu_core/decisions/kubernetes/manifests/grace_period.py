@@ -1,4 +1,4 @@
-"""How long a pod has between SIGTERM and the kill, and how much of it its run knows."""
+"""The time of a pod between SIGTERM and the kill, and the part of it that its run knows."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ _WARNING_IS_LATE_S = 10
 
 
 def termination_grace_s(launch: Launch, policy: KubernetesPolicy) -> int:
-    """What is this pod's `terminationGracePeriodSeconds`?
+    """The `terminationGracePeriodSeconds` of this pod.
 
     On spot capacity as long as the provider's warning leaves it, because a longer one would not be
     honoured; elsewhere the policy's. Never less than what Prefect takes to end a flow: where the

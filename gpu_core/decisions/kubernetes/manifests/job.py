@@ -34,7 +34,7 @@ class Manifests:
 
 
 def build_job(template: Mapping[str, Any], launch: Launch, policy: KubernetesPolicy) -> Manifests:
-    """Which objects run this attempt?
+    """The objects that run this attempt.
 
     Args:
         template: The pool's job manifest as Prefect rendered it, with the run's variables in it.

@@ -74,7 +74,7 @@ def label_value(text: str) -> str:
 
 
 def job_name(attempt_id: str) -> str:
-    """What is the Job of this attempt called?
+    """The name of this attempt's Job.
 
     Always the same, so that creating it twice is refused by Kubernetes (AlreadyExists) and does no
     harm. It begins with a letter, as the name of its Service has to (RFC 1035), and leaves room

@@ -47,7 +47,7 @@ class NodeTest:
 
 
 def node_test(node: Mapping[str, Any]) -> NodeTest | None:
-    """How did this node's last test go? None: this machine was never tested."""
+    """The result of this node's last test; None: this machine was never tested."""
     metadata = node["metadata"]
     try:
         noted = json.loads((metadata.get("annotations") or {})[PREFLIGHT_ANNOTATION])
@@ -71,7 +71,7 @@ def annotation_of(node: Mapping[str, Any], test: NodeTest) -> str:
 
 
 def kept_out_by(node: Mapping[str, Any], preflight: Preflight, now: datetime) -> str | None:
-    """Why does this node get no work, as far as its test says? A clause; None: it gets some."""
+    """The reason, as a clause, why this node's test keeps it out of work; None: it does not."""
     test = node_test(node)
     if test is None:
         return "it has not been tested yet"

@@ -27,7 +27,7 @@ _MADE_BY_WORKER = ("create_secret_for_api_key", "store_env_as_secret")
 
 
 def prefect_secrets(settings: Mapping[str, object]) -> dict[str, SecretReference]:
-    """Which of Prefect's keys stand in which Secret, by the key's variable?
+    """The Secrets that hold Prefect's keys, by the key's variable.
 
     Args:
         settings: prefect-kubernetes' settings of its worker; those without a meaning here are
@@ -73,7 +73,7 @@ def _of_setting(error: InvalidInput, prefix: str) -> InvalidInput:
 def plain_key_warnings(
     environment: Mapping[str, str], in_secrets: Collection[str]
 ) -> tuple[str, ...]:
-    """What should an operator know about keys that all who may read pods can read?
+    """The warnings for keys that all who may read pods can read.
 
     Args:
         environment: What the worker's settings become in each flow.

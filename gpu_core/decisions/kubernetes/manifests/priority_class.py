@@ -11,7 +11,7 @@ _HIGHEST = 1_000_000_000
 
 
 def priority_class_name(queue: str | None, policy: KubernetesPolicy) -> str | None:
-    """Which class has a pod with the points of this queue? None: pods have no class.
+    """The PriorityClass of a pod with the points of this queue; None: pods have no class.
 
     Only the policy's queues have one: a pod whose class is not there is refused.
     """
@@ -25,7 +25,7 @@ SHIPPED_QUEUES = ("critical", "high", "medium", "low")
 def queue_with_class(
     queue: str | None, priorities: Mapping[str, int], installed: Container[str]
 ) -> str | None:
-    """Whose class has a pod with the points of this queue, where not all are installed?
+    """The queue whose class a pod with the points of this queue gets, where not all are installed.
 
     A pod whose class is not there is refused by the API server. So it gets the class of the queue
     with the most points that has one, and not more points than its own; None: it gets none.
@@ -69,5 +69,5 @@ def priority_classes(priorities: Mapping[str, int]) -> tuple[Manifest, ...]:
 
 
 def class_name(queue: str) -> str:
-    """What is the class of this queue called?"""
+    """The name of this queue's PriorityClass."""
     return object_name("prefect-gpu-", queue)

@@ -77,7 +77,7 @@ _FREE_KEYS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector"})
 
 
 def references(manifest: object) -> frozenset[Reference]:
-    """What do the fields of this manifest refer to?
+    """The objects that the fields of this manifest refer to.
 
     Args:
         manifest: An object of Kubernetes or any part of one, rendered. What is not resolved yet
@@ -87,7 +87,7 @@ def references(manifest: object) -> frozenset[Reference]:
 
 
 def job_references(manifest: Json, namespace: str) -> frozenset[Reference]:
-    """What does this Job refer to, the namespace that it is made in included?
+    """The objects that this Job refers to, with the namespace that it is made in.
 
     Args:
         namespace: Where it is made if it does not say so itself.

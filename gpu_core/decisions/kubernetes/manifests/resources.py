@@ -29,7 +29,7 @@ class PodSize:
     cpu_milli: int
     memory_mib: int
     cpu_limit_milli: int | None
-    """None: no limit."""
+    """The limit; None: there is none."""
     memory_limit_mib: int
     shm_mib: int
     """Shared memory, a part of the main memory."""
@@ -60,7 +60,7 @@ def pod_size(
     gpu_type: str | None,
     resource: str | None = None,
 ) -> PodSize:
-    """How large is each pod of this workload?
+    """The size of each pod of this workload.
 
     What the scheduler planned with (`cpu_milli`, `memory_mib` of the shape) is what the pod gets;
     where it planned with nothing, the run's own value, else the policy's for the GPU type. A limit
@@ -136,7 +136,7 @@ def _memory_mib(request: PodRequest, row: PerGpu, gpus: Fraction) -> int:
 def gpu_resources(
     shape: Shape, policy: KubernetesPolicy, resource: str | None = None
 ) -> dict[str, int]:
-    """Which extended resources does one pod of this shape ask for?
+    """The extended resources that one pod of this shape asks for.
 
     Args:
         policy: Names the resources where no node is known.
@@ -192,7 +192,7 @@ def planned_share_milli(
 
 
 def mig_resource(profile: str, policy: KubernetesPolicy, resource: str | None = None) -> str:
-    """What does the device plugin call an instance of this profile?
+    """The resource name by which the device plugin offers an instance of this profile.
 
     Args:
         profile: Such as `1g.10gb+me`.

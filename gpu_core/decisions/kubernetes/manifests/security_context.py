@@ -63,8 +63,10 @@ def _pod_context(
 
 
 def _root_fields(pod_spec: Mapping[str, Any]) -> Iterator[str]:
-    """What says that a container is root which must not be? A container's word goes before its
-    pod's."""
+    """The fields that make a container root which must not be.
+
+    A container's field overrides its pod's.
+    """
     shared = pod_spec["securityContext"]
     for kind in _CONTAINERS:
         for index, container in enumerate(pod_spec.get(kind, ())):

@@ -1,4 +1,4 @@
-"""Which taints do not keep a pod off a node?"""
+"""The taints that do not keep a pod off a node."""
 
 from gpu_core.decisions.kubernetes.manifests.launch import Launch
 from gpu_core.decisions.kubernetes.manifests.merge import Manifest

@@ -109,7 +109,7 @@ def gpu_type_expressions(
     gpus_per_node: int,
     own_labels: Mapping[str, Mapping[str, str]],
 ) -> tuple[Expression, ...]:
-    """Which conditions does a node with this type of GPU meet, before it exists?
+    """The conditions that a node with this type of GPU meets, before it exists.
 
     Args:
         gpu_type: Such as `a100-80gb`.
@@ -142,7 +142,7 @@ def selectable_gpu_types(
     gpus_per_node: int,
     own_labels: Mapping[str, Mapping[str, str]],
 ) -> tuple[str, ...]:
-    """Which of these types can be selected before their nodes exist?"""
+    """The types among these that can be selected before their nodes exist."""
     return tuple(
         gpu_type
         for gpu_type in gpu_types
@@ -187,7 +187,7 @@ def _in(key: str, values: tuple[str, ...]) -> tuple[Expression, ...]:
 def capacity_type_expressions(
     provisioner: Provisioner, capacity_types: tuple[str, ...]
 ) -> tuple[Expression, ...]:
-    """Which conditions does a node of one of these capacity types meet, before it exists?
+    """The conditions that a node of one of these capacity types meets, before it exists.
 
     Args:
         capacity_types: `spot`, `on-demand`, `reserved`; empty: any.

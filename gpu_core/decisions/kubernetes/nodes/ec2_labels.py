@@ -53,7 +53,7 @@ EC2_SIZES: Mapping[str, MachineSize] = MappingProxyType(dict(_sizes()))
 
 
 def ec2_labels(machine: str) -> dict[str, str | None]:
-    """Which labels does Karpenter give to a node on this machine?
+    """The labels that Karpenter gives to a node on this machine.
 
     Args:
         machine: An instance type of `EC2_SIZES`.

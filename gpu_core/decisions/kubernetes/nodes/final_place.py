@@ -18,7 +18,7 @@ def final_placement(
     taken_milli: Mapping[tuple[str, str], int],
     otherwise: Flavor,
 ) -> Placement:
-    """What did an attempt hold, of which nothing lives any more?
+    """The placement of an attempt of which nothing lives any more.
 
     Unlike `landed` it always has an answer, because nothing more will be known. Its nodes are those
     of its pods, also where nothing else is known of them. The device plugin does not say which GPUs

@@ -60,7 +60,7 @@ def node_gpus(
     gpu_type: str | None,
     sharing: SharingSettings,
 ) -> NodeGpus:
-    """Which GPUs has a node, and how are they divided?
+    """The GPUs of a node, and how they are divided.
 
     What the node offers and says itself, by GPU Feature Discovery or the labels of its cloud, comes
     before the policy.
@@ -100,7 +100,7 @@ def node_gpus(
 def expected_gpus(
     labels: Mapping[str, str], gpu_type: str, gpus: int, sharing: SharingSettings
 ) -> NodeGpus:
-    """How will the GPUs of a node be divided that is still to come?
+    """The GPUs of a node that is still to come, and how they will be divided.
 
     Its labels say it on GKE, and where they name the MIG manager's configuration; else the policy's
     entry for its pool does. Without any of these its GPUs are whole.
@@ -153,13 +153,13 @@ def _whole_or_shared(
 
 
 def _gpu_resource(capacity: Requests, sharing: SharingSettings) -> str:
-    """What are its GPUs called? By the policy's name, unless it offers only the usual one."""
+    """The resource name of its GPUs: the policy's, unless it offers only the usual one."""
     usual = sharing.gpu_resource
     return next((name for name in (usual, _GPU_RESOURCE) if capacity.get(name)), usual)
 
 
 def _renamed(capacity: Requests, sharing: SharingSettings) -> str | None:
-    """Under which other name than that of GPUs does it offer replicas? None: under none."""
+    """The resource name, other than that of GPUs, under which it offers replicas; None: none."""
     names = (sharing.shared_gpu_resource, f"{sharing.gpu_resource}{_RENAMED}")
     return next(
         (name for name in names if capacity.get(name) and name != sharing.gpu_resource), None
@@ -167,7 +167,7 @@ def _renamed(capacity: Requests, sharing: SharingSettings) -> str | None:
 
 
 def _shares(labels: Mapping[str, str], sharing: SharingSettings, *, is_renamed: bool) -> int:
-    """By how many is each of its GPUs shared?"""
+    """The number of runs that share each of its GPUs."""
     replicas = _replicas(labels)
     if replicas > 1:
         return replicas
@@ -210,12 +210,12 @@ def _why_no_instance(*, is_shared: bool) -> Iterator[str]:
 
 
 def _replicas(labels: Mapping[str, str]) -> int:
-    """By how many is each GPU, or MIG instance, shared?"""
+    """The number of replicas of each GPU, or MIG instance."""
     return count_label(labels, REPLICAS_LABEL) or count_label(labels, _GKE_CLIENTS_LABEL) or 1
 
 
 def _profile_of_all(labels: Mapping[str, str]) -> str | None:
-    """Which MIG instances go by the name of GPUs? None: none do.
+    """The profile of the MIG instances that are offered under the name of GPUs; None: none are.
 
     So it is on GKE, and with the device plugin's strategy `single`: all instances of the node are
     alike, and the product's name has the profile.

@@ -25,7 +25,7 @@ _UNREADABLE = HeldGpu(
 
 
 def held_on(node: Mapping[str, Any]) -> dict[str, HeldGpu]:
-    """Which GPUs of this node are held? By UUID; none of another machine with its name."""
+    """The GPUs of this node that are held, by UUID; none of another machine with its name."""
     metadata = node["metadata"]
     text = (metadata.get("annotations") or {}).get(HELD_ANNOTATION)
     if not text:

@@ -79,7 +79,7 @@ INSTANCE_GPUS: Mapping[str, InstanceGpus] = MappingProxyType(dict(_all()))
 
 
 def instance_types_with(gpu_type: str, least_gpus: int, cloud: str) -> tuple[str, ...]:
-    """Which machines of a cloud have this many GPUs of this type?
+    """The machines of a cloud with this many GPUs of this type.
 
     Args:
         gpu_type: Such as `a100-80gb`.

@@ -52,7 +52,7 @@ class NodePoolOffer:
 def node_pool_offer(
     node_pool: Mapping[str, Any], real: Iterable[NodeFacts], gpu_resource: str
 ) -> NodePoolOffer:
-    """Which kinds of nodes may this NodePool add, and how many?
+    """The kinds of nodes that this NodePool may add, with their numbers.
 
     A kind for each GPU type, number of GPUs and capacity type that its requirements allow. A
     NodePool that cannot add nodes now keeps its kinds, with no room for more: runs may wait for
@@ -92,7 +92,7 @@ def node_pool_offer(
 def _not_understood(
     template: Mapping[str, Any], requirements: Sequence[Requirement]
 ) -> Iterator[str]:
-    """What keeps its machines from being known?"""
+    """The reasons why its machines cannot be known."""
     node_class = template.get("nodeClassRef") or {}
     group = node_class.get("group")
     if group != _EC2_GROUP:
@@ -117,7 +117,7 @@ def _is_about_machines(key: str) -> bool:
 
 
 def _closed(node_pool: Mapping[str, Any]) -> Iterator[str]:
-    """Why does it add no nodes now?"""
+    """The reasons why it adds no nodes now."""
     if node_pool["metadata"].get("deletionTimestamp"):
         yield "it is being deleted"
     if (node_pool.get("spec") or {}).get("replicas") is not None:
@@ -138,7 +138,7 @@ def _by_gpus(machines: Iterable[str]) -> list[tuple[InstanceGpus, list[str]]]:
 
 
 def _too_few(requirements: Iterable[Requirement], machines: Sequence[str]) -> str | None:
-    """Which `minValues` do these machines not meet? Karpenter then launches none of them."""
+    """The `minValues` that these machines do not meet. Karpenter then launches none of them."""
     for requirement in requirements:
         least, key = requirement.get("minValues"), requirement["key"]
         labels = [ec2_labels(name) for name in machines]

@@ -37,7 +37,7 @@ _PRODUCT_SUFFIX = re.compile(r"-(?:SHARED|MIG-.*)$")
 def gpu_type_of(
     labels: Mapping[str, str], own_labels: Mapping[str, Mapping[str, str]]
 ) -> str | None:
-    """Which type of GPU has a node with these labels? None: they do not say.
+    """The type of GPU of a node with these labels; None: they do not say.
 
     What is closest to the hardware comes first: GPU Feature Discovery, then the provisioner, then
     the table of machine types.
@@ -79,7 +79,7 @@ def reported_memory_gib(labels: Mapping[str, str]) -> int | None:
 
 
 def capacity_type_of(labels: Mapping[str, str]) -> str:
-    """Which kind of capacity is a node with these labels? On-demand, where none says otherwise."""
+    """The capacity type of a node with these labels: on-demand, where none says otherwise."""
     for label in (CAPACITY_TYPE_LABEL, KARPENTER_CAPACITY_LABEL):
         if labels.get(label) in (SPOT, ON_DEMAND, RESERVED):
             return labels[label]

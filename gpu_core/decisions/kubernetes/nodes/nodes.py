@@ -58,7 +58,7 @@ def node_facts(
     pool: str,
     held_gpu_ids: frozenset[str] = frozenset(),
 ) -> NodeFacts | None:
-    """What does the scheduler know about this node? None: it has no GPUs and will have none.
+    """The facts about this node for the scheduler; None: it has no GPUs and will have none.
 
     Args:
         policy: Names the resources and the labels of the platform team.

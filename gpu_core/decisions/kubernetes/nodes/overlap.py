@@ -13,7 +13,7 @@ from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 
 
 def without_overlap(allocations: Iterable[Allocation]) -> tuple[Allocation, ...]:
-    """What does each of these hold that none before it holds?
+    """The part of each allocation that none before it holds.
 
     Args:
         allocations: Those that are bound before those that are still to be placed.

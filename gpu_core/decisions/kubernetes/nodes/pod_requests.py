@@ -14,7 +14,7 @@ _OVER = frozenset({"Succeeded", "Failed"})
 
 
 def pod_requests(pod: Mapping[str, Any]) -> Requests:
-    """What does this pod take? Nothing, once it has ended.
+    """The requests of this pod; none once it has ended.
 
     The larger of what its containers need together and of what each init container needs with
     the sidecars that have started before it (init containers with `restartPolicy: Always`), plus

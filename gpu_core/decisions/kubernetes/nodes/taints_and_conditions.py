@@ -1,4 +1,4 @@
-"""Whether a node may get new runs, and whether it is about to go."""
+"""The taints and conditions of a node: may it get new runs, and is it about to go?"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ _REPELLING = frozenset({"NoSchedule", "NoExecute"})
 
 
 def blocked_by(node: Mapping[str, Any], gpu_conditions: Mapping[str, str]) -> Iterator[str]:
-    """Why does this node get no new runs? Clauses; none: it may get some.
+    """The reasons, as clauses, why this node gets no new runs; none: it may get some.
 
     Args:
         gpu_conditions: The status that says that something is wrong with the GPUs, by type of the
@@ -48,13 +48,13 @@ def blocked_by(node: Mapping[str, Any], gpu_conditions: Mapping[str, str]) -> It
 
 
 def interruption_of(node: Mapping[str, Any]) -> str | None:
-    """Which taint says that this node is about to go? None: none does."""
+    """The taint that says that this node is about to go; None: there is none."""
     keys = (taint["key"] for taint in node.get("spec", {}).get("taints") or ())
     return next((key for key in keys if key in INTERRUPTION_TAINTS), None)
 
 
 def taints_to_tolerate(node: Mapping[str, Any]) -> frozenset[str]:
-    """Which of its taints must a run tolerate by its own job variables?
+    """The taints of the node that a run must tolerate by its own job variables.
 
     Not those that every Job of ours tolerates where they mean something (GPUs, spot), nor those
     that come and go with the node's state.

@@ -32,7 +32,7 @@ def admits(pod_spec: PodSpec, node: Mapping[str, Any]) -> bool:
 
 
 def untolerated(taints: frozenset[str], pod_spec: PodSpec) -> frozenset[str]:
-    """Which of these taints does the template not tolerate?
+    """The taints among these that the template does not tolerate.
 
     Args:
         taints: In the words of `node_health.taint_text`: `key=value:effect`.

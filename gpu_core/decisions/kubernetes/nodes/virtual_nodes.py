@@ -27,7 +27,7 @@ def planned_nodes(
     awaited: Collection[str],
     policy: KubernetesPolicy | None = None,
 ) -> tuple[Node, ...]:
-    """Which nodes may still come?
+    """The nodes that may still come.
 
     Args:
         kinds: What the provisioner may add. A real node counts as one of the first kind that it
@@ -50,7 +50,7 @@ def planned_nodes(
 
 
 def why_not_launched(kind: ProvisionedNodes, policy: KubernetesPolicy) -> str | None:
-    """Why would Karpenter add no node of this kind for the pods that could run there?
+    """The reason why Karpenter would add no node of this kind for pods that could run there.
 
     Args:
         kind: Of a NodePool, or the policy's own, of which its author knows.
@@ -67,7 +67,7 @@ def why_not_launched(kind: ProvisionedNodes, policy: KubernetesPolicy) -> str | 
 
 
 def wanted_for(placement: Placement, kinds: Iterable[ProvisionedNodes]) -> Wanted | None:
-    """What nodes should come for this placement? None: all of its nodes are there."""
+    """The nodes that should come for this placement; None: all of its nodes are there."""
     names = {planned_kind(share.node) for share in placement.shares}
     if names <= {None}:
         return None
@@ -83,7 +83,7 @@ def wanted_for(placement: Placement, kinds: Iterable[ProvisionedNodes]) -> Wante
 def expected_nodes(
     kinds: Iterable[ProvisionedNodes], real: Iterable[NodeFacts], awaited: Iterable[str]
 ) -> set[str]:
-    """Which of these nodes may have come for an attempt that waits for one?
+    """The nodes among these that may have come for an attempt that waits for one.
 
     Args:
         awaited: The names of planned nodes that attempts wait for.
@@ -132,7 +132,7 @@ def with_foreign_gpus(facts: NodeFacts) -> Node:
 def landed(
     placement: Placement, nodes: Sequence[Node], taken_milli: Mapping[tuple[str, str], int]
 ) -> Placement | None:
-    """What does a workload hold of the real nodes that its pods are on?
+    """The placement of a workload on the real nodes that its pods are on.
 
     The device plugin does not say which GPUs a pod got. It is those that none of our attempts
     holds, healthy ones first; a GPU that is shared already before one that is whole, and one of the
@@ -163,7 +163,7 @@ def landed(
 
 
 def free_ids(share: NodeShare, node: Node, taken_milli: Mapping[tuple[str, str], int]) -> list[str]:
-    """Which GPUs of a node have room for a share? The likeliest first, as `landed` says.
+    """The GPUs of a node that have room for a share, the likeliest first, as `landed` says.
 
     Args:
         taken_milli: Thousandths that others hold, by node and GPU.

@@ -29,7 +29,7 @@ def build_custom_job(
     *,
     is_suspended: bool = False,
 ) -> CustomJob:
-    """Which object runs this attempt under its framework's operator?
+    """The object that runs this attempt under its framework's operator.
 
     Args:
         template: The pool's job manifest as Prefect rendered it; its pod becomes the framework's.

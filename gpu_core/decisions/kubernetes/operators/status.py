@@ -15,7 +15,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 def custom_job_outcome(
     manifest: Mapping[str, Any], pods: Sequence[Mapping[str, Any]] = ()
 ) -> AttemptOutcome:
-    """What happened to this object?
+    """The outcome of this object.
 
     Args:
         manifest: A RayJob, TrainJob or SparkApplication as the API returns it.

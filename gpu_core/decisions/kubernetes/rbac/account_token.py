@@ -1,4 +1,4 @@
-"""Which ServiceAccount does a token belong to?"""
+"""The ServiceAccount that a token belongs to."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ class ServiceAccount(NamedTuple):
 
 
 def account_of(token: str) -> ServiceAccount | None:
-    """Whose is this token? None: it is no ServiceAccount's.
+    """The account of this token; None: it is no ServiceAccount's.
 
     Nothing is verified: it is the caller's own token, which the API server verifies.
 

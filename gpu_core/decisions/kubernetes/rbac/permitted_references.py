@@ -60,12 +60,12 @@ _GRAVER = (Reason.UNKNOWN_QUEUE, Reason.NOT_PERMITTED)
 def beyond_permission(
     found: JobReferences, permission: Permission, own: WorkersOwn | None
 ) -> tuple[str, ...]:
-    """What does the run bring that it may not? Each as the end of "may not"."""
+    """The references that the permission does not cover, each as the end of "may not"."""
     return tuple(dict.fromkeys(_excess(found, permission, own)))
 
 
 def unlisted(found: JobReferences, permission: Permission) -> tuple[Reference, ...]:
-    """What does the run bring that is permitted only as the policy says nothing of its kind?"""
+    """The references of the run that are permitted as the policy does not list their kind."""
     return tuple(sorted(each for each in found.by_run if not permission.is_stated(each.what)))
 
 

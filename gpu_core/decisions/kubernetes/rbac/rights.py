@@ -1,4 +1,4 @@
-"""Which rights does the worker need in a cluster, and what for?
+"""The rights that the worker needs in a cluster, each with its purpose.
 
 The Helm chart grants exactly these; a worker that lacks one says so and goes without it where it
 can.
@@ -54,7 +54,7 @@ class Right:
 def rights_for(
     policy: KubernetesPolicy, *, has_frameworks: bool = True, has_prometheus: bool = False
 ) -> tuple[Right, ...]:
-    """Which rights does a worker with this policy need?
+    """The rights that a worker with this policy needs.
 
     Args:
         policy: The policy's section `kubernetes`.

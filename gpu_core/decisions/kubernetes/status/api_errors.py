@@ -62,7 +62,7 @@ def _amounts(text: str) -> dict[str, Fraction]:
 
 
 def missing_right(message: str) -> str | None:
-    """Which right does the worker lack? None: these are not the words of RBAC.
+    """The right that the worker lacks; None: this is not a message of RBAC.
 
     Args:
         message: What the API server answered with 403.
@@ -95,7 +95,9 @@ _KINDS = {
 
 
 def how_to_supply(message: str) -> str | None:
-    """What helps where a pod names an object that is not there? None: the words say no such thing.
+    """The remedy where a pod names an object that does not exist.
+
+    None: the message says no such thing.
 
     Args:
         message: Of a pod that waits, or of the refusal of one.
@@ -119,7 +121,7 @@ def how_to_supply(message: str) -> str | None:
 
 
 def why_refused(message: str) -> str:
-    """Why can an object never be made as it is, and what helps?
+    """The reason why an object can never be made as it is, with the remedy.
 
     Returns:
         Sentences for the run's page.

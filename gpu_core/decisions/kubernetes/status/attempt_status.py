@@ -18,7 +18,7 @@ def observe(
     *,
     size: int = 1,
 ) -> AttemptOutcome:
-    """What happened to this attempt?
+    """The outcome of this attempt.
 
     Of a gang the cause is returned, not the consequences: a disruption of one node comes before the
     errors that it causes on the others, among errors the first counts, and a pod that was asked to
@@ -39,7 +39,7 @@ def observe(
 
 
 def decisive_pod(pods: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Which of these pods ended in the way that says why the attempt is over?
+    """The pod whose end says why the attempt is over.
 
     Returns:
         The one whose failure is the cause; where none failed the first node's. None: none ended.

@@ -1,4 +1,4 @@
-"""Whether a node of a gang failed by itself, or because another one had fallen silent.
+"""The failure of a node in a gang: its own, or because another node had fallen silent.
 
 The others notice first: a connection breaks within seconds, while Kubernetes calls a node silent
 only after its grace. There is no wait for that here: an attempt is judged when no pod of it may
@@ -23,8 +23,7 @@ def silent_partner(
     partners: Sequence[Mapping[str, Any]],
     nodes: Mapping[str, Mapping[str, Any]],
 ) -> str | None:
-    """Which node of its gang had fallen silent when a pod failed? None: none is
-    known.
+    """The node of its gang that had fallen silent when a pod failed; None: none is known.
 
     Args:
         failed_at: When the pod failed; None: unknown.

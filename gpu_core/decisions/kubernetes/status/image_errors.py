@@ -49,7 +49,7 @@ def why_never_pulled(
     *,
     is_new_node: bool = False,
 ) -> str | None:
-    """Why can an image of these pods never be pulled, and what helps?
+    """The reason why an image of these pods can never be pulled, with the remedy.
 
     An image that one of them has is there: then it is a matter of the other's node.
 

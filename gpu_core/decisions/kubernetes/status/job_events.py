@@ -49,7 +49,7 @@ def event_manifest(
     instance: str,
     now: datetime,
 ) -> dict[str, Any]:
-    """Which Event (`events.k8s.io/v1`) says this?
+    """The Event (`events.k8s.io/v1`) that says this.
 
     Args:
         reason: The code; what ends an attempt in a way that its owner does not want is a Warning.

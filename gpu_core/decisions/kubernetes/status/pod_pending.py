@@ -30,7 +30,7 @@ _WAITING: Mapping[str, Cause] = {
 
 
 def waiting_of(pod: Mapping[str, Any]) -> AttemptOutcome | None:
-    """Why does this pod not run? None: it runs, or has ended."""
+    """The reason why this pod does not run; None: it runs, or has ended."""
     status = pod.get("status") or {}
     if status.get("phase", "Pending") != "Pending":
         return None  # a sidecar that is started again keeps nothing from running
@@ -52,7 +52,7 @@ def waiting_of(pod: Mapping[str, Any]) -> AttemptOutcome | None:
 
 
 def refusal(events: Sequence[Mapping[str, Any]]) -> AttemptOutcome | None:
-    """Why can the Job's pods not be made? The newest refusal; None: no event speaks of one.
+    """The newest refusal of the Job's pods; None: no event speaks of one.
 
     Args:
         events: Of the Job, oldest first. What the API server refuses stands nowhere else.
@@ -94,7 +94,7 @@ def quota_refusal(events: Sequence[Mapping[str, Any]]) -> AttemptOutcome | None:
 
 
 def refused(message: str) -> AttemptOutcome:
-    """What does it mean that the API server refused a Job or a pod with these words?"""
+    """The outcome where the API server refused a Job or a pod with this message."""
     if is_of_quota(message):
         return outcome(Cause.QUOTA_REFUSED, detail=message)
     cause = Cause.OVER_QUOTA if is_over_quota(message) else Cause.ADMISSION_REFUSED

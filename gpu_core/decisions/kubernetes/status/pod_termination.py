@@ -43,7 +43,7 @@ _SHELL_START_CODES = frozenset({126, 127})
 
 
 def ending_of(pod: Mapping[str, Any]) -> AttemptOutcome | None:
-    """How did this pod end, or how is it about to? None: it continues."""
+    """The end of this pod, or the one that is imminent; None: it continues."""
     status = pod.get("status") or {}
     main = main_end(pod)
     match status.get("phase"):
@@ -63,7 +63,7 @@ def ending_of(pod: Mapping[str, Any]) -> AttemptOutcome | None:
 
 
 def main_end(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """How did the container of the run itself end? None: it did not yet."""
+    """The end of the run's own container; None: it has not ended."""
     containers = (pod.get("spec") or {}).get("containers") or ()
     ends = dict(_endings(pod.get("status") or {}))
     if not containers:
@@ -72,7 +72,7 @@ def main_end(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def first_start_at(pods: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """When did the first container of these pods start, as far as their statuses say?
+    """The moment at which the first container of these pods started, as far as their statuses say.
 
     Of a container that was created and never started the kubelet reports the start of 1970
     (kubernetes/kubernetes#120331).
@@ -90,7 +90,7 @@ def first_start_at(pods: Iterable[Mapping[str, Any]]) -> datetime | None:
 
 
 def last_end_at(pods: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """When did the last container of these pods end, as far as their statuses say?
+    """The moment at which the last container of these pods ended, as far as their statuses say.
 
     A pod holds its GPUs until all its containers have ended, and an attempt holds the GPUs of all
     its pods, whichever of them decides how it ended.
@@ -138,7 +138,10 @@ def ending_container(pod: Mapping[str, Any]) -> str | None:
 
 
 def sigterm_at(pod: Mapping[str, Any]) -> datetime | None:
-    """When was this pod deleted? Kubernetes notes when its grace is over. None: it was not."""
+    """The moment at which this pod was deleted.
+
+    None: it was not. Kubernetes notes when its grace is over.
+    """
     metadata = pod.get("metadata") or {}
     gone_at = metadata.get("deletionTimestamp")
     grace_s = metadata.get("deletionGracePeriodSeconds")

@@ -174,7 +174,7 @@ NOT_OFFERED = tuple(f for f in PREFECT_FIELDS if f.treatment is Treatment.NOT_OF
 def refused_fields(
     variables: Mapping[str, object], pool_defaults: Mapping[str, object]
 ) -> list[InvalidInput]:
-    """Which of these job variables cannot take effect, and why?
+    """The errors for job variables that cannot take effect.
 
     Args:
         variables: A run's job variables by name, or a deployment's; None: not given.

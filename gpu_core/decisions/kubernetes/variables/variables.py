@@ -205,7 +205,7 @@ class PodRequest(BaseModel):
 def parse_pod_request(
     variables: Mapping[str, object], pool_defaults: Mapping[str, object] | None = None
 ) -> PodRequest:
-    """What does a run with these job variables ask of its pods?
+    """The request of a run with these job variables for its pods.
 
     Args:
         variables: Job variables by name; None means that it was not given, others are ignored.
@@ -257,7 +257,7 @@ def _reserved(
 
 
 def parse_running_request(variables: Mapping[str, object]) -> PodRequest:
-    """Of which kind is a running attempt with these job variables: flow, containers, operator?
+    """The kind of a running attempt with these job variables: flow, containers or operator.
 
     What it asked for was checked when it was admitted, perhaps by a version with other rules: only
     what names its kind is read, and what cannot be read counts as not given.

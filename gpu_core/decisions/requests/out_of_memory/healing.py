@@ -1,4 +1,4 @@
-"""What does the next attempt of a run get that ran out of memory?
+"""The resources of the next attempt of a run that ran out of memory.
 
 The attempts themselves say it: each one that ran out shows what is too little. Attempts of an
 earlier run of the deployment that completed in the end stand before the run's own, where the policy
@@ -141,7 +141,10 @@ class _LargerTypes:
     policy: Policy
 
     def than(self, gpu_type: str | None) -> tuple[str, ...]:
-        """Which have more memory than this one, cheapest first? Empty: none, or it is unknown."""
+        """The types with more memory than this one, cheapest first.
+
+        Empty: there are none, or it is unknown.
+        """
         known = GPU_TYPES.get(gpu_type or "")
         is_asked = self.policy.memory.action == "larger-gpu" and self.workload.shape.is_whole
         if known is None or not is_asked:
@@ -155,7 +158,7 @@ class _LargerTypes:
         return tuple(sorted(own or filter(self._is_allowed, enough), key=self._rank))
 
     def cost_text(self, types: Sequence[str]) -> str:
-        """What do these cost at most, as the end of a sentence? Empty: a price is unknown."""
+        """The highest cost of these types, as the end of a sentence. Empty: a price is unknown."""
         asked, given = self._highest_price(self._own), self._highest_price(types)
         if asked is None or given is None or given <= asked:
             return ""

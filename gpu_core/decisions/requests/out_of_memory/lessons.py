@@ -1,4 +1,4 @@
-"""Which runs of a deployment show how much memory it needs?"""
+"""The runs of a deployment that show how much memory it needs."""
 
 from collections.abc import Sequence
 from datetime import datetime

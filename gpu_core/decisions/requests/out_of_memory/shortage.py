@@ -36,7 +36,7 @@ _OWN_ENDS = frozenset({EndReason.FAILED, EndReason.CRASHED})
 
 
 def memory_shortage(attempt: Attempt) -> MemoryShortage | None:
-    """Which memory did this attempt run out of? None: neither, or it was ended by others.
+    """The memory that this attempt ran out of; None: neither, or it was ended by others.
 
     Args:
         attempt: With the message of its end, which has the exception's text or the pod's reason.

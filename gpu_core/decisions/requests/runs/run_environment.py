@@ -55,7 +55,7 @@ _PATTERN = re.compile(r"\*|[A-Za-z_][A-Za-z0-9_]*\*?")
 
 
 def parse_variable_names(text: str | Sequence[str]) -> tuple[str, ...]:
-    """Which variables does this list name?
+    """The variables that this list names.
 
     Args:
         text: Names, separated by commas or spaces, or one after the other; one that ends in `*` is
@@ -74,7 +74,7 @@ def parse_variable_names(text: str | Sequence[str]) -> tuple[str, ...]:
 def inherited_environment(
     environment: Mapping[str, str], passed: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Which of the worker's variables does a run get?
+    """The variables of the worker that a run inherits.
 
     Args:
         passed: Further names; one that ends in `*` is a prefix.

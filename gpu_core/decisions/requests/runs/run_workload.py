@@ -29,7 +29,7 @@ class RunLimits:
 
 
 def run_limits(request: GpuRequest, policy: Policy) -> RunLimits:
-    """What bounds this run under this policy?
+    """The limits of this run under this policy.
 
     Raises:
         InvalidInput: The run asks for a longer time than the policy allows.
@@ -63,7 +63,7 @@ def workload_from_request(
     hold: Hold | None = None,
     deployment: str | None = None,
 ) -> Workload:
-    """Which workload does the scheduler see for this run?
+    """The workload that the scheduler sees for this run.
 
     Args:
         queue: The run's work queue; None: it has none and counts as in Prefect's `default`.

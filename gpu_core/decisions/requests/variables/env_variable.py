@@ -18,7 +18,7 @@ Item = Mapping[str, Any]
 def env_of_run(
     template: Mapping[str, Any], of_deployment: Mapping[str, Any], of_run: Mapping[str, Any]
 ) -> dict[str, Any] | list[Item] | None:
-    """Which environment has a run whose levels Prefect would mix up? None: Prefect merges them.
+    """The environment of a run whose levels Prefect would mix up; None: Prefect merges them.
 
     A later level counts more, name by name: pool, deployment, run. Of two lists of a deployment and
     its run Prefect takes the run's alone, and so it is here.

@@ -25,7 +25,7 @@ _GPU_TYPE_HELP = "'auto', a type such as 'a100-80gb', or a list of types in orde
 
 
 def parse_gpu_types(value: object, field: str) -> tuple[str, ...]:
-    """Which GPU types are these, in order of preference; of `auto` none?
+    """The GPU types of a value, in order of preference; none for `auto`.
 
     Raises:
         InvalidInput: The value is neither a type nor a list of different types.
@@ -48,7 +48,7 @@ def parse_gpu_types(value: object, field: str) -> tuple[str, ...]:
 
 
 def parse_mig_profile(value: object, field: str) -> str:
-    """Which MIG profile is this, in lower case?
+    """The name of a MIG profile, in lower case.
 
     Raises:
         InvalidInput: The value does not have the form of a profile.
@@ -69,7 +69,7 @@ def parse_interval_s(value: object, field: str) -> int | None:
 
 
 def parse_deadline(value: object, field: str) -> datetime | timedelta:
-    """When is this: a moment as ISO 8601 text, or a duration from the run's submission?
+    """The deadline: a moment as ISO 8601 text, or a duration from the run's submission.
 
     Raises:
         InvalidInput: The value is neither, or has no time zone.

@@ -1,4 +1,4 @@
-"""Whether a job needs a GPU at all."""
+"""The need of a job for a GPU: whether CPUs are good enough."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ _YEAR_S = 365 * 86_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuAnswer:
-    """How long 8 virtual CPUs take, and whether that is good enough."""
+    """The time that 8 virtual CPUs take, and whether that is good enough."""
 
     duration_s: float
     needs_gpu: bool

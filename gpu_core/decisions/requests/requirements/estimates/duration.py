@@ -1,4 +1,4 @@
-"""How long a job takes: from its operations and what the hardware can do, or from its own history.
+"""The time that a job takes, from its operations and the hardware's limits, or its own history.
 
 The slowest of three limits counts: arithmetic, memory bandwidth and communication, which overlap
 (a roofline; Williams et al. 2009). Of its peak a part is reached, the utilisation.
@@ -106,7 +106,7 @@ _DIFFUSION_PRIORS = {True: (0.15, 0.30, 0.45), False: (0.20, 0.35, 0.50)}
 
 
 def prior(job: Job) -> Utilisation:
-    """Which part of the peak is usual for such a job?"""
+    """The part of the peak that is usual for such a job."""
     low, likely, high = _usual_bounds(job)
     return Utilisation(low=low, likely=likely, high=high)
 
@@ -162,7 +162,7 @@ def duration_of(
 def learned(
     job: Job, observed: ObservedThroughput, division: Division, gpu_type: str
 ) -> Utilisation:
-    """Which part of the peak does this job reach on a GPU type, by its own history?
+    """The part of the peak that this job reaches on a GPU type, by its own history.
 
     Args:
         division: What the GPUs divided between them then.

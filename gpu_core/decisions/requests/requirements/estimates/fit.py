@@ -33,7 +33,7 @@ class Fit:
 
 
 def best_fit(job: Job, gpus: int, gpu_memory_mib: int) -> Fit:
-    """How does the job lie best on these GPUs: divided as little as fits, else as much as can be?
+    """The best division of the job over these GPUs: as little as fits, else as much as possible.
 
     Dividing more costs communication, and recomputing a third more arithmetic: each is done only
     where it is needed, and recomputing last.
@@ -57,7 +57,7 @@ def best_fit(job: Job, gpus: int, gpu_memory_mib: int) -> Fit:
 
 
 def least_gpus(job: Job, gpu_memory_mib: int, most_gpus: int) -> Fit | None:
-    """On how many GPUs of this memory does the job fit at least? None: not even on the most.
+    """The fit of the job on the fewest GPUs of this memory; None: it does not even fit on the most.
 
     Args:
         most_gpus: Powers of two up to here are tried.

@@ -117,7 +117,7 @@ def kv_bytes_per_token(shape: TransformerShape, precision: Precision) -> int:
 
 
 def checkpoint_bytes(job: Job) -> int:
-    """How large is a checkpoint? The trained parameters, their master copy and the optimiser."""
+    """The size of a checkpoint: the trained parameters, their master copy and the optimiser."""
     trained = trained_parameters(job)
     each = _BYTES_PER_WEIGHT[job.precision] + _master_bytes(job)
     return round(trained * (each + _OPTIMIZER_STATE_BYTES[job.optimizer]))

@@ -79,7 +79,7 @@ class Job:
 
 
 def usual_precision(method: Method) -> Precision:
-    """In which precision is it done, where none is stated?"""
+    """The precision of the work, where none is stated."""
     # Every GPU computes in fp16, and T4 and V100 not in bf16; training is stabler in bf16.
     return Precision.BF16 if method.is_training else Precision.FP16
 

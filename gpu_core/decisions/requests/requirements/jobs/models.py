@@ -73,7 +73,7 @@ class Model:
 
 
 def transformer_of(parameters: int) -> Model:
-    """Which transformer is meant by a number of parameters alone?
+    """The transformer that a number of parameters alone means.
 
     The usual shape: layers = hidden / 128 and 12 x hidden^2 parameters in a layer (Kaplan et al.
     2020, section 2.1; 128 as in Llama-2-7B and GPT-3), heads of 128, no grouped queries. The

@@ -12,7 +12,7 @@ _SIZES = {"k": 1e3, "t": 1e12, "m": 1e6, "b": 1e9}
 
 
 def number_of(match: re.Match[str]) -> float:
-    """Which number has `NUMBER` found?
+    """The number that `NUMBER` has found.
 
     Raises:
         InvalidInput: It is over 10 to the 18th: no model and no data set is so large.
@@ -26,7 +26,7 @@ def number_of(match: re.Match[str]) -> float:
 
 
 def parse_count(text: str, field: str) -> float:
-    """Which number is this?
+    """The number that a text states.
 
     Args:
         text: Such as `7B`, `1.5 billion`, `1,000,000` or `1e9`.

@@ -1,4 +1,4 @@
-"""How much work a text asks for: numbers with their nouns, data sets, sizes of one sample."""
+"""The amount of work in a text: numbers with their nouns, data sets, sizes of one sample."""
 
 import re
 from collections.abc import Mapping, Sequence

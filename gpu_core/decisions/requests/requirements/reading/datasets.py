@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSet:
-    """How much there is, in one of the units that texts count in."""
+    """The size of a data set, in one of the units that texts count in."""
 
     pattern: str
     name: str

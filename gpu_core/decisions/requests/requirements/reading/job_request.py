@@ -37,7 +37,7 @@ class JobRequest:
 
 
 def job_of(text: str | None, stated: JobRequest) -> Reading:
-    """Which job is meant?
+    """The job that a text and stated values describe.
 
     Args:
         text: A line such as `fine-tune a 7B model with LoRA`; None: everything is stated.

@@ -1,4 +1,4 @@
-"""Which model does a text name, and by which of its spellings?"""
+"""The model that a text names, by any of its spellings."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -120,7 +120,7 @@ _SIZE = r"\d+(?:\.\d+)?(?:x\d+(?:\.\d+)?)?[bm]"
 
 
 def take_model(line: TextLine) -> tuple[Model | None, str | None]:
-    """Which model does the line name?
+    """The model that the line names.
 
     Returns:
         The model and None; or None and the name of a model that is not known; or None twice: no

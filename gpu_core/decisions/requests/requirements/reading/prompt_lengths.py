@@ -1,4 +1,4 @@
-"""How long prompts and answers are, where a text says so: `512 tokens in, 128 out`."""
+"""The lengths of prompts and answers in a text, such as `512 tokens in, 128 out`."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How much audio or video a text names: hours, files of a length, frames of a video."""
+"""The amount of audio or video in a text: hours, files of a length, frames of a video."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""How long the samples of a text are, and how many tokens a size in bytes is."""
+"""The lengths of samples in a text, and the number of tokens in a size in bytes."""
 
 import re
 
@@ -96,7 +96,7 @@ def take_bytes_of_text(line: TextLine) -> float | None:
 
 
 def length_of(match: re.Match[str], unit: str = "token") -> int:
-    """Which length or size has `NUMBER` found?
+    """The length or size that `NUMBER` has found.
 
     Raises:
         InvalidInput: It cannot be.

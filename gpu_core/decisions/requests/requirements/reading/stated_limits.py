@@ -47,7 +47,7 @@ _TIMES = {"m": 60, "h": SECONDS_PER_HOUR, "d": 86_400, "w": 7 * 86_400}
 
 
 def take_limits(line: TextLine) -> StatedLimits:
-    """Which GPUs, time and money does the line state? What is read is taken from the line.
+    """The GPUs, time and money that the line states. What is read is taken from the line.
 
     Raises:
         NoEstimate: It names a GPU that is not known, or a number of GPUs that cannot be.

@@ -1,4 +1,4 @@
-"""Which job does a line of text ask for?"""
+"""The job that a line of text asks for."""
 
 from dataclasses import dataclass, replace
 
@@ -97,7 +97,7 @@ class Reading:
 def read_text(
     text: str, known_model: Model | None = None, *, is_amount_known: bool = False
 ) -> Reading:
-    """What does this line ask for?
+    """The reading of a line: the job that it asks for, or advice.
 
     Args:
         text: Such as `fine-tune a 7B model with LoRA` or `object detection on 10 million images`.
@@ -241,7 +241,7 @@ def _says_nothing(text: str) -> InvalidInput:
 
 
 def _refuse_negation(whole: TextLine) -> None:
-    """What is not to be done is not read as what is."""
+    """Refuse a text that says what is not to be done: it would be read as what is."""
     if whole.has(rf"(?:not|no|without|don't|never) (?:[a-z-]+ ){{0,2}}(?:{TRAINING}|q?lora|peft)"):
         raise NoEstimate(
             "text",

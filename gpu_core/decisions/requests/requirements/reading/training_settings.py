@@ -76,7 +76,7 @@ class TrainingSettings:
 
 
 def take_training_settings(line: TextLine) -> TrainingSettings:
-    """Which settings does the line name? What is read is taken from the line.
+    """The settings that the line names. What is read is taken from the line.
 
     Raises:
         InvalidInput: One of them cannot be.
@@ -109,7 +109,10 @@ def take_training_settings(line: TextLine) -> TrainingSettings:
 
 
 def take_optimizer(line: TextLine) -> Optimizer | None:
-    """Which optimizer does the line name? It is taken, as `8-bit Adam` is no precision."""
+    """The optimizer that the line names.
+
+    It is taken from the line, as `8-bit Adam` is no precision.
+    """
     for pattern, optimizer in _OPTIMIZERS:
         if line.take(f"(?:{pattern})") is not None:
             line.understand(f"the optimizer {optimizer}")
