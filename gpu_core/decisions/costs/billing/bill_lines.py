@@ -85,13 +85,13 @@ class BillLine:
     """Hours that the line has of the machine; 0 where it is for something else, or for a surcharge
     or a part of the machine by another unit."""
     gpu_hours: Fraction
-    """Where the line is for the machine's GPUs alone: their hours, each GPU's by itself."""
+    """The hours of the line's GPUs, each GPU's by itself, where the line is for GPUs alone."""
     billed_micro_usd: Fraction
-    """What the invoice has."""
+    """The amount on the invoice."""
     effective_micro_usd: Fraction
     """With the part of commitments that was used."""
     before_commitment_micro_usd: Fraction
-    """What it would be without a commitment."""
+    """The cost without a commitment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +102,14 @@ class LineProblem:
     problem: Problem
     detail: str
     billed: Fraction | None
-    """What the invoice has, in `currency`; None: it cannot be read."""
+    """The amount on the invoice, in `currency`; None: it cannot be read."""
     currency: str | None
 
 
 def parse_bill(
     columns: Sequence[str], rows: Iterable[Mapping[str, str | None]]
 ) -> tuple[list[BillLine], list[LineProblem]]:
-    """What is on this bill, and which lines cannot be counted?
+    """The lines of this bill, and those that cannot be counted.
 
     Args:
         columns: The columns of the file.
@@ -155,7 +155,7 @@ def _problem(
 
 
 def instance_key(identifier: str) -> str:
-    """Which machine does this id name, in any of the forms of providers and clusters?
+    """The machine that this id names, in any of the forms of providers and clusters.
 
     >>> instance_key("aws:///us-east-1a/i-0abc")
     'i-0abc'
@@ -193,7 +193,7 @@ def _line(number: int, row: Mapping[str, str | None]) -> BillLine:
 
 
 def _before_commitment(row: Mapping[str, str | None], billed: Fraction) -> Fraction:
-    """What a line that a commitment covers would be without it; providers leave some costs at 0."""
+    """The cost of a line that a commitment covers, without it. Providers leave some costs at 0."""
     if row.get("CommitmentDiscountStatus") != "Used":
         return billed
     given = (_money(row, name) for name in ("ContractedCost", "ListCost") if row.get(name))

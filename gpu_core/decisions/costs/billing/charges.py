@@ -308,7 +308,7 @@ def _priced(
 
 
 def billing_period(moment: datetime) -> Window:
-    """Which month is a charge billed in that begins at this moment?"""
+    """The month in which a charge is billed that starts at this moment."""
     return period_window("month", moment.astimezone(UTC).date())
 
 

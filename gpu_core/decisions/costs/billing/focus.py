@@ -100,7 +100,7 @@ MOMENT_COLUMNS = frozenset(
 
 
 def parse_focus_version(text: str) -> FocusVersion:
-    """Which version of FOCUS is this?
+    """The version of FOCUS that a text names.
 
     Raises:
         InvalidInput: It is none of those that are written (field `focus`).
@@ -231,7 +231,7 @@ def _machine_row(time: CommittedTime, exact_micro_usd: Exact) -> FocusRow:
 
 
 def _commitment(time: CommittedTime, exact_micro_usd: Exact) -> FocusRow:
-    """What a row says of the reserved machine of which it is this much."""
+    """The columns of a row about the reserved machine of which it is this much."""
     return {
         "CommitmentDiscountCategory": "Usage",
         "CommitmentDiscountId": _commitment_id(time),
@@ -332,7 +332,10 @@ def _sku(charge: Charge) -> str:
 
 
 def _details(charge: Charge) -> str:
-    """What is priced. GpuCount counts whole GPUs; a part of one is a key of our own."""
+    """The details of what is priced.
+
+    GpuCount counts whole GPUs. A part of one is a key of our own.
+    """
     gpus = charge.attempt.gpus
     if charge.resource is not Resource.GPU:
         return json.dumps({"x_Resource": charge.resource.value})

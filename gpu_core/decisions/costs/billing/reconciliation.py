@@ -124,7 +124,7 @@ def reconcile(
     intervals: Iterable[CapacityInterval],
     now: datetime,
 ) -> Reconciliation:
-    """Where does each dollar of this bill belong?
+    """The differences of this bill from the ledger, dollar by dollar, each with its reason.
 
     Args:
         lines: The bill.
@@ -171,7 +171,7 @@ def reconcile(
 
 
 def window_of(lines: Sequence[BillLine]) -> Window | None:
-    """Which time is this bill about? That of its lines for machines; None: there are none.
+    """The time that this bill is about: that of its lines for machines; None: there are none.
 
     Lines with hours count, if there are some: a fee that names a machine may be for a month, of
     which the bill has a day.
@@ -185,7 +185,7 @@ def window_of(lines: Sequence[BillLine]) -> Window | None:
 
 
 def billed_key(key: str, named: Collection[str | None]) -> str:
-    """Under which id does the bill have this machine? Azure bills a scale set as one resource.
+    """The id under which the bill has this machine. Azure bills a scale set as one resource.
 
     >>> billed_key("/subscriptions/1/x/s/virtualmachines/0", {"/subscriptions/1/x/s"})
     '/subscriptions/1/x/s'

@@ -48,7 +48,7 @@ class RunBill:
     charged_micro_usd: int = 0
     """The part of its cost that is on bills."""
     billed_micro_usd: int = 0
-    """What that part is billed."""
+    """The billed amount of that part."""
     parts: int = 0
     """How many parts it is a sum of."""
 
@@ -75,7 +75,7 @@ class RunBill:
 
 
 def run_bills(parts: Iterable[AttemptBill]) -> dict[str, RunBill]:
-    """What do these parts say of each run?"""
+    """The bill of each run, from these parts."""
     found: dict[str, RunBill] = {}
     for part in parts:
         found[part.flow_run_id] = found.get(part.flow_run_id, RunBill()).with_part(part)
@@ -88,7 +88,7 @@ def attempt_bills(
     records: Iterable[tuple[RunRecord, Sequence[Attempt]]],
     now: datetime,
 ) -> tuple[AttemptBill, ...]:
-    """What was each attempt charged for each machine of this bill, and what is that billed?
+    """The charge of each attempt for each machine of this bill, and the billed amount of it.
 
     Of each machine the parts add up to what its runs are charged and billed, to the micro-dollar.
     Machines without a price in the ledger, or that are not on the bill, say nothing about runs.
@@ -127,7 +127,7 @@ def bills_around(
     records: Iterable[tuple[RunRecord, Sequence[Attempt]]],
     now: datetime,
 ) -> tuple[AttemptBill, ...]:
-    """What do earlier bills say of the time before and after this window, at their own rates?
+    """The bills of the time before and after this window, by earlier bills at their own rates.
 
     A later bill replaces what they say of its own time alone: one with a line over the end of its
     month leaves the rest of the next month as it is.
@@ -185,7 +185,7 @@ _Counted = Mapping[tuple[str, str], Sequence[tuple[str, Window]]]
 
 
 def _rates(machines: Iterable[MachineBill]) -> Iterator[tuple[MachineBill, Fraction]]:
-    """What a micro-dollar of the ledger is on the bill, for each machine of which both know it."""
+    """The billed amount for a micro-dollar of the ledger, for each machine where both are known."""
     for machine in machines:
         if machine.is_billed and machine.billed_hours and machine.hours and machine.micro_usd:
             billed_per_hour = machine.effective_micro_usd / machine.billed_hours

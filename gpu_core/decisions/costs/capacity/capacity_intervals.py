@@ -24,7 +24,7 @@ plugins take minutes. One that is made a GPU node later counts from then."""
 
 
 class IntervalEnd(StrEnum):
-    """Why does an interval end?"""
+    """The reason why an interval ends."""
 
     GONE = "Gone"
     """The machine is not there any more."""
@@ -43,7 +43,7 @@ class CapacityInterval:
     host: str
     """Of the worker that saw it, as in the attempts: a machine's name, or a cluster's."""
     pool: str
-    """Whose worker wrote it, and prices it."""
+    """The pool whose worker wrote it, and prices it."""
     node: str
     incarnation: str | None = None
     """The machine among those of this name: a Node object's uid, a boot's id."""
@@ -75,7 +75,10 @@ class CapacityInterval:
     """It went while no worker watched: `until` is when it was last seen."""
 
     def counted_until(self, now: datetime) -> datetime:
-        """Until when is it paid for, as far as is known? One that is not watched: as last seen."""
+        """The moment until which it is paid for, as far as is known.
+
+        One that is not watched: as last seen.
+        """
         if self.until is not None:
             return self.until
         return max(self.since, now) if now - self.seen_at <= WATCHED else self.seen_at
@@ -106,7 +109,7 @@ def capacity_changes(
     now: datetime,
     new_id: Callable[[], str],
 ) -> CapacityChanges:
-    """What came, went, was replaced or has another price since the last look?
+    """The intervals that started, ended, were replaced or have another price since the last poll.
 
     Args:
         known: The last interval of each node of this host: those that are open, and those that
@@ -219,7 +222,7 @@ def _facts(interval: CapacityInterval) -> tuple[object, ...]:
 
 
 def _first(created_at: datetime | None, last_look: datetime | None, now: datetime) -> datetime:
-    """From when does a machine count that is seen for the first time?"""
+    """The moment from which a machine counts that is seen for the first time."""
     if created_at is None or last_look is None:
         return now
     return min(now, max(created_at.astimezone(UTC), last_look - LONGEST_START))
@@ -247,7 +250,10 @@ def _gone(old: CapacityInterval, now: datetime) -> CapacityInterval:
 
 
 def _changed_at(old: CapacityInterval, new: CapacityInterval, now: datetime) -> datetime:
-    """From when does what differs count? A price as its source says; an id, from the beginning."""
+    """The moment from which a difference counts: as the price's source says, else now.
+
+    A first id counts from the start.
+    """
     if _facts(replace(new, instance_id=None)) == _facts(replace(old, instance_id=None)):
         return old.since if old.instance_id is None else max(old.since, now)
     is_price = _facts(replace(new, micro_usd_per_hour=old.micro_usd_per_hour)) == _facts(old)

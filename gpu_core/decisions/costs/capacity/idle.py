@@ -34,7 +34,7 @@ _NOTHING_TWICE: Mapping[str, Usage] = MappingProxyType({})
 
 
 class IdleRule(StrEnum):
-    """Who pays for idle capacity in a report?"""
+    """The rule that says who pays for idle capacity in a report."""
 
     NONE = "none"
     """No group: it has a line of its own."""
@@ -47,7 +47,7 @@ class IdleRule(StrEnum):
 
 
 def parse_idle_rule(text: str) -> IdleRule:
-    """Which rule is this?
+    """The rule that a text names.
 
     Raises:
         InvalidInput: It is none (field `idle`).
@@ -125,7 +125,7 @@ class CapacityCost:
 
 
 def counted_in(interval: CapacityInterval, window: Window, now: datetime) -> Window | None:
-    """Which time of the interval counts in this window? None: no time of it does."""
+    """The time of the interval that counts in this window; None: no time of it does."""
     start = max(interval.since, window.start)
     end = min(interval.counted_until(now), window.end, now)
     return Window(start, end) if start < end else None
@@ -142,7 +142,7 @@ def usage_on(attempt: Attempt, node: str, window: Window, now: datetime) -> Usag
 
 
 def held_part(attempt: Attempt, node: str) -> Held:
-    """What does the attempt hold on this node?"""
+    """The resources that the attempt holds on this node."""
     part = parts_by_node(attempt.held, attempt.node).get(node, Fraction(0))
     whole = Held.by(attempt)
     return Held(
@@ -154,7 +154,7 @@ def held_part(attempt: Attempt, node: str) -> Held:
 
 
 def parts_by_node(held: Sequence[NodeShare], node: str) -> dict[str, Fraction]:
-    """Which part of what an attempt holds is on each of its nodes? They add up to 1.
+    """The part of an attempt's resources on each of its nodes. They add up to 1.
 
     Args:
         held: What it holds on each of its nodes.
@@ -173,7 +173,7 @@ def parts_by_node(held: Sequence[NodeShare], node: str) -> dict[str, Fraction]:
 def machine_cost(
     interval: CapacityInterval, held: Usage, counted: Window, twice: Usage = NO_USAGE
 ) -> MachineCost:
-    """What did a machine cost, and which part of it did runs pay?
+    """The cost of a machine, and the part of it that runs paid.
 
     Args:
         interval: The machine.
@@ -261,7 +261,7 @@ def with_parts(
 
 
 def _shares(report: CostReport, rule: IdleRule) -> Sequence[Fraction]:
-    """Which part of idle capacity does each row get? Empty: it is not shared."""
+    """The part of idle capacity that each row gets. Empty: it is not shared."""
     rows = report.rows
     if rule in (IdleRule.NONE, IdleRule.RESERVATION) or not rows:
         return ()
@@ -293,7 +293,7 @@ def capacity_cost(
     now: datetime,
     twice: Mapping[str, Usage] = _NOTHING_TWICE,
 ) -> CapacityCost:
-    """What did all machines cost in the window, and which part of it did runs pay?
+    """The cost of all machines in the window, and the part of it that runs paid.
 
     Args:
         intervals: Those with a time in the window.

@@ -34,7 +34,7 @@ class GpuStay(NamedTuple):
 def twice_on(
     machine: CapacityInterval, attempts: Iterable[Attempt], counted: Window, now: datetime
 ) -> Usage:
-    """What do these attempts hold and pay beyond the whole of each of the machine's GPUs?
+    """The usage that these attempts hold and pay beyond the whole of each of the machine's GPUs.
 
     Args:
         machine: The machine.
@@ -51,7 +51,7 @@ def twice_on(
 
 
 def held_twice(stays: Sequence[GpuStay]) -> Usage:
-    """What do these attempts hold and pay beyond the whole of their GPU?
+    """The usage that these attempts hold and pay beyond the whole of their GPU.
 
     While their parts are more than the GPU, each counts for less, all by the same factor.
     """

@@ -1,4 +1,4 @@
-"""Which idle capacity was reserved for a team, and is therefore the team's to pay?"""
+"""The idle capacity that was reserved for a team, and is therefore the team's to pay."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

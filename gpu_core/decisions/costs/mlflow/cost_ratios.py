@@ -21,7 +21,7 @@ _SIGNS = {"higher": 1, "lower": -1}
 
 
 def usd_per_count(total_usd: float | None, metrics: Mapping[str, float]) -> dict[str, float]:
-    """What does each thing cost that the run counts, by the name of its metric?
+    """The cost of each thing that the run counts, by the name of its metric.
 
     Args:
         total_usd: The cost of the whole run; None: a part has no price.

@@ -46,7 +46,7 @@ class MlflowAccess:
         password: str | None = None,
         token: str | None = None,
     ) -> Self:
-        """Who are we at this address? User and password in it count where no others are given."""
+        """The access at this address. User and password in it count where no others are given."""
         bare, in_address = split_credentials(address)
         if username is None and token is None and in_address is not None:
             username, password = in_address
@@ -66,7 +66,9 @@ class MlflowAccess:
 
     @property
     def pages_uri(self) -> str | None:
-        """Where do people open MLflow's pages? None: it is a database, or named in a cluster only.
+        """The address at which people open MLflow's pages.
+
+        None: it is a database, or named in a cluster only.
 
         Names of Services end in `.svc` or `.svc.cluster.local`, which a browser does not resolve.
         """
@@ -112,7 +114,7 @@ def _is_web(address: str) -> bool:
 
 
 def missing_secrets(access: MlflowAccess, in_secrets: Collection[str]) -> tuple[str, ...]:
-    """Which variables do pods need from Secrets, and no Secret is named for?
+    """The variables that pods need from Secrets, and for which no Secret is named.
 
     Args:
         access: What is known of MLflow.

@@ -41,7 +41,7 @@ def view_link(pages_uri: str, experiment_id: str, view: str = COST_AND_QUALITY) 
 
 
 def experiment_tags(there: Mapping[str, str], metrics: Collection[str]) -> dict[str, str]:
-    """Which tags give an experiment its kind and its views? Only those that differ.
+    """The tags that give an experiment its kind and its views. Only those that differ.
 
     Args:
         there: The tags that it has: a kind stays as it is, and metrics in our views stay there.

@@ -24,7 +24,7 @@ class UnloggedCost:
     flow_run_id: str
     pool: str
     host: str
-    """Whose worker logs it."""
+    """The host whose worker logs it."""
     cause: CostChange
     since: datetime
     change_id: str

@@ -47,7 +47,7 @@ def with_prices_of_now(
 
 
 def _per_gpu(node: Node, price_of: Callable[[Node, Machine], MachinePrice | None]) -> int | None:
-    """What does a GPU of this node cost an hour? Rounded up, with its part of the machine."""
+    """The price of a GPU of this node for an hour, rounded up, with its part of the machine."""
     machine = node.machine or Machine(gpus=len(node.gpu_ids))
     if not machine.gpus:
         return None

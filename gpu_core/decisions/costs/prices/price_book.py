@@ -44,7 +44,7 @@ class PricedCapacity:
 
     @classmethod
     def of_node(cls, node: Node) -> "PricedCapacity":
-        """What does a node's owner pay for?"""
+        """The capacity that a node's owner pays for."""
         labels = node.labels
         return cls(
             gpu_type=node.gpu_type,
@@ -84,7 +84,7 @@ class PriceBook:
     """The one that `refresh-catalog` keeps; without it, nodes have no prices of their own."""
 
     def rates(self, capacity: PricedCapacity, at: datetime) -> Rates | None:
-        """What does an hour of it cost at this time? None: unpriced, which is never free."""
+        """The rates for an hour of it at this time; None: unpriced, which is never free."""
         found = self._own(capacity) or self._of_catalog(capacity, at)
         if found is not None or capacity.gpu_type is None:
             return found
@@ -96,7 +96,7 @@ class PriceBook:
     def machine_price(
         self, capacity: PricedCapacity, machine: Machine, at: datetime
     ) -> MachinePrice | None:
-        """What does an hour of the whole machine cost at this time? None: unpriced.
+        """The price of the whole machine for an hour at this time; None: unpriced.
 
         By `rates`, with the catalog's own price of the machine where that is what counts: the parts
         of it together cost no more.
@@ -155,7 +155,9 @@ class PriceBook:
 def split(
     micro_usd_per_hour: int, machine: InstanceType, *, source: str, as_of: datetime | None
 ) -> Rates:
-    """What do a GPU, a core and a GiB of this machine cost? Together no more than the machine.
+    """The rates of a GPU, a core and a GiB of this machine.
+
+    Together they cost no more than the machine.
 
     Its price is split in the proportions of OpenCost's default prices (OpenCost specification
     v0.1, appendix A). Rates are whole micro-USD, rounded down: what is left, under a micro-dollar

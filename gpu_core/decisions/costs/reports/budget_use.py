@@ -24,7 +24,7 @@ class BudgetUse(NamedTuple):
 
 
 def budget_use(budget: BudgetPolicy, usage: PastUsage, now: datetime) -> BudgetUse:
-    """What has this budget used, and what will it have used?
+    """The use of this budget so far, and its forecast at the end of the period.
 
     Args:
         budget: One of the policy's.

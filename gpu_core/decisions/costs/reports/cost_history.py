@@ -79,7 +79,7 @@ class CostHistory:
     days: tuple[tuple[CostSlice, ...], ...]
 
     def day_at(self, index: int) -> date:
-        """Which day is it?"""
+        """The date of the day at this index."""
         return self.first_day + timedelta(days=index)
 
     def scopes(self, dimension: str) -> list[Scope]:
@@ -90,7 +90,7 @@ class CostHistory:
         )
 
     def costs(self, scope: Scope) -> Sequence[int]:
-        """What did this part cost on each day, in micro-USD? Only what has a price."""
+        """The cost of this part on each day, in micro-USD. Only what has a price counts."""
         return self._costs.get(scope, (0,) * len(self.days))
 
     @cached_property
@@ -115,7 +115,7 @@ def _scopes_of(part: CostSlice) -> list[Scope]:
 
 
 def window_of_history(day: date) -> Window:
-    """Which time must be read from the ledger to judge this day?
+    """The window that must be read from the ledger to judge this day.
 
     It begins with a month: while that lasts, a day is judged every night by the same days, so that
     an anomaly keeps its first day.

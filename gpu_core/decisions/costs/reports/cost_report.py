@@ -56,7 +56,7 @@ class CostSlice(NamedTuple):
     keys: Keys
     tariff: Tariff
     uses_us: UsesUs
-    """How long, by what the time was used for."""
+    """The held time, by its use."""
     attempts: int
     """Attempts that are in no other slice."""
 
@@ -72,7 +72,7 @@ class BillSum(NamedTuple):
     charged_micro_usd: int
     """The part of its cost that is on bills."""
     billed_micro_usd: int
-    """What that part is billed."""
+    """The billed amount of that part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +202,7 @@ def cost_report(
     slices: Iterable[CostSlice],
     runs: Mapping[Keys, int],
 ) -> CostReport:
-    """What did each group cost in the window?
+    """The cost of each group in the window.
 
     Args:
         window: The time that counts.
@@ -241,7 +241,7 @@ def cost_report(
 
 
 def parse_keys(names: Sequence[str]) -> tuple[str, ...]:
-    """Which keys are these? Names with dashes, also several in one text with commas.
+    """The keys that the names mean: names with dashes, also several in one text with commas.
 
     Raises:
         InvalidInput: One is unknown, comes twice, or there are more than three.
@@ -265,7 +265,7 @@ def parse_keys(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def period_window(period: str, day: date) -> Window:
-    """Which UTC day, week (from Monday) or month is this day in?
+    """The UTC day, week (from Monday) or month that this day is in.
 
     Raises:
         InvalidInput: There is no such period.

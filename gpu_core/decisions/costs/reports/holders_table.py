@@ -72,7 +72,7 @@ class HoldersTableEntry:
     micro_usd_per_hour: int | None
 
     def cost_micro_usd(self, now: datetime) -> int | None:
-        """What has this attempt cost by now? None: a part of it has no price."""
+        """The cost of this attempt by now; None: a part of it has no price."""
         if self.accrued_micro_usd is None or self.micro_usd_per_hour is None:
             return None
         since_us = max(timedelta(0), now - self.accrued_at) // timedelta(microseconds=1)
@@ -80,14 +80,14 @@ class HoldersTableEntry:
 
 
 def holders_key(pool: str) -> str:
-    """Which key does the artifact with the holders of this pool's GPUs have?"""
+    """The key of the artifact with the holders of this pool's GPUs."""
     return re.sub("[^a-z0-9-]", "-", f"gpu-holders-{pool.lower()}")
 
 
 def holder_entry(
     attempt: Attempt, record: RunRecord, max_duration_s: int | None, now: datetime
 ) -> HoldersTableEntry:
-    """Which GPUs does this attempt hold, since when, at what cost and until when?
+    """The GPUs that this attempt holds, with their time and cost.
 
     Args:
         attempt: It is open.
@@ -136,7 +136,7 @@ def without_holder_texts(row: Row) -> dict[str, object]:
 
 
 def from_holder_row(row: Row) -> HoldersTableEntry:
-    """Which entry does this row show?
+    """The entry that this row shows.
 
     Raises:
         InvalidInput: The row is not one that `to_holder_row` makes.

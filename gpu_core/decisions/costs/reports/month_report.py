@@ -63,7 +63,7 @@ class MonthReport:
 
     @property
     def artifact_key(self) -> str:
-        """Under which key is it published? Each month has its own."""
+        """The key under which it is published. Each month has its own."""
         suffix = "-with-generated" if self.with_generated else ""
         return f"gpu-cost-{self.first_day:%Y-%m}{suffix}"
 

@@ -26,7 +26,7 @@ COLUMNS = (*_COST, *_GPUS[1:], *_USE[1:], *_SAVES[1:])
 
 
 def attempts_markdown(attempts: Sequence[Attempt], mlflow: MlflowPages | None = None) -> str:
-    """What happened to this run, and what did it cost?
+    """The history of this run, with its cost.
 
     The total, one paragraph for each ending, and tables of the attempts: their cost with the total
     below, their GPUs, the use of these, and the checkpoints.
@@ -60,7 +60,7 @@ def attempts_markdown(attempts: Sequence[Attempt], mlflow: MlflowPages | None = 
 
 
 def attempts_summary(attempts: Sequence[Attempt]) -> str:
-    """What did it cost so far, and what ended it? One short line, for the list of artifacts."""
+    """The cost so far, and the last end: one short line for the list of artifacts."""
     last = attempts[-1]
     cost = format_cost(sum_usage(map(_usage, attempts)))
     ended = "still runs" if last.end_reason is None else f"last: {last.end_reason.value}"

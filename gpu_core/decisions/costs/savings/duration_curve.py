@@ -29,7 +29,7 @@ def machines_at_once(stays: Iterable[Window]) -> Iterator[int]:
 
 
 def _levels(stays: Iterable[Window]) -> Iterator[tuple[int, int]]:
-    """How many were there, and for how many microseconds."""
+    """The number of stays at one time, and for how many microseconds."""
     changes: dict[datetime, int] = {}
     for stay in stays:
         changes[stay.start] = changes.get(stay.start, 0) + 1

@@ -74,7 +74,7 @@ class _Done:
 
 
 def cheaper_types(attempts: Iterable[PaidAttempt], window: Window) -> tuple[CheaperType, ...]:
-    """On which GPU types would the completed runs of the window have cost less?
+    """The GPU types on which the completed runs of the window would have cost less.
 
     Args:
         attempts: All attempts of each run that has one in the window.

@@ -69,7 +69,7 @@ def kind_costs(
     now: datetime,
     committed_ratio: Fraction | None = None,
 ) -> tuple[KindCost, ...]:
-    """What did each kind of machine cost, and what would it have cost on other terms?
+    """The cost of each kind of machine, and its cost on other terms.
 
     Args:
         intervals: Those with a time in the window.
@@ -168,7 +168,7 @@ def _committed(
     on_demand: Fraction | None,
     ratio: Fraction | None,
 ) -> Fraction | None:
-    """What does a machine cost for the whole window at the price of a commitment?"""
+    """The cost of a machine for the whole window at the price of a commitment."""
     if ratio is not None:
         return None if on_demand is None else on_demand * ratio
     reserved = known_steps(machines, RESERVED, book, window)

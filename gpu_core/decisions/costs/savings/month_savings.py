@@ -87,7 +87,7 @@ class SpotSavings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commitment:
-    """Whether a commitment pays off for machines of one kind that were there on demand."""
+    """The saving of a commitment for machines of one kind that were there on demand."""
 
     kind: MachineKind
     held_ratios: tuple[float, ...]
@@ -130,7 +130,7 @@ def month_savings(
     now: datetime,
     committed_ratio: Fraction | None = None,
 ) -> MonthSavings:
-    """What did spot, elasticity and commitments save in this month, and what could?
+    """The savings of spot, elasticity and commitments in this month, and those that were possible.
 
     Args:
         intervals: Machines with a time in the window.
@@ -209,7 +209,7 @@ def _spot(kinds: Sequence[KindCost], interrupted: Iterable[Attempt]) -> SpotSavi
 
 
 def _lost_on_demand(attempt: Attempt, kinds: Iterable[KindCost]) -> Fraction | None:
-    """What does the lost work cost on demand? By the month's mean price of its GPU type."""
+    """The cost of the lost work on demand, by the month's mean price of its GPU type."""
     lost = lost_usage(attempt)
     if not lost.gpu_us:
         return Fraction(0)

@@ -27,7 +27,7 @@ class MachineKind(NamedTuple):
 
     @classmethod
     def of(cls, interval: CapacityInterval) -> "MachineKind":
-        """Of which kind is this machine?"""
+        """The kind of this machine."""
         return cls(interval.gpu_type, interval.gpus, interval.instance_type, interval.region)
 
     def __str__(self) -> str:
@@ -63,13 +63,13 @@ class PriceSteps:
             start, place = end, place + 1
 
     def cost(self, window: Window) -> Fraction:
-        """What does a machine cost in this time? Exact; every price is known."""
+        """The cost of a machine in this time. Exact; every price is known."""
         parts = (price_of(price or 0, part) for part, price in self.within(window))
         return sum(parts, Fraction(0))
 
 
 def price_of(micro_usd_per_hour: int, window: Window) -> Fraction:
-    """What does a machine at this price cost in this time?"""
+    """The cost of a machine at this price in this time."""
     return Fraction(duration_us(window) * micro_usd_per_hour, US_PER_HOUR)
 
 
@@ -81,7 +81,7 @@ def duration_us(window: Window) -> int:
 def known_steps(
     machines: Sequence[CapacityInterval], capacity_type: str, book: PriceBook, window: Window
 ) -> PriceSteps | None:
-    """What does a machine of this kind cost on these terms? None: no price is known.
+    """The price steps of a machine of this kind on these terms; None: no price is known.
 
     What the ledger has of such machines counts, else the price book at each time at which a price
     in it begins. The first known price counts for the time before it.
@@ -110,7 +110,7 @@ def lowest_steps(
     book: PriceBook,
     window: Window,
 ) -> PriceSteps:
-    """What was the lowest price of the price book at each time, on any of these terms in any zone?
+    """The lowest price of the price book at each time, on any of these terms in any zone.
 
     Args:
         machines: As for `known_steps`.

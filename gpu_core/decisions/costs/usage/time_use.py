@@ -47,14 +47,14 @@ class Tariff:
         return cls(usage_for(held, 1, rates))
 
     def usage(self, held_us: Exact) -> Usage:
-        """What does it use and cost in so much time?"""
+        """The usage and cost in this time."""
         return self.unit.times(held_us)
 
 
 def uses_of_attempt(
     attempt: Attempt, now: datetime, window: Window
 ) -> Iterator[tuple[Tariff, UsesUs]]:
-    """What was the attempt's time in the window used for, at each of its prices?
+    """The uses of the attempt's time in the window, at each of its prices.
 
     Its usage in the window is the sum of `tariff.usage` over all parts.
 
@@ -74,7 +74,7 @@ def uses_of_attempt(
 def uses_by_price(
     turns_us: Sequence[int], first_us: int, last_us: int, since_us: Sequence[int]
 ) -> Iterator[UsesUs]:
-    """What was the time from `first_us` to `last_us` used for, at each price?
+    """The uses of the time from `first_us` to `last_us`, at each price.
 
     Args:
         turns_us: When its uses begin and when the last one ends, in microseconds since 1970; they
@@ -94,7 +94,7 @@ def uses_by_price(
 def spans_of_prices(
     first_us: int, last_us: int, since_us: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """From when to when did each price count? Spans may be empty; they cover the time, each once.
+    """The span in which each price counted. Spans may be empty; they cover the time, each once.
 
     Args:
         first_us: The first moment that counts.

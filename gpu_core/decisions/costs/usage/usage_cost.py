@@ -146,12 +146,12 @@ class GroupCost:
 
 
 def usage_until(attempt: Attempt, until: datetime) -> Usage:
-    """What had the attempt used and cost when it was `until`?"""
+    """The usage and cost of the attempt from its admission to `until`."""
     return _usage_between(attempt, attempt.admitted_at, until)
 
 
 def attempt_usage(attempt: Attempt, now: datetime, window: Window | None = None) -> Usage:
-    """What did the attempt use and cost, in all or in one window?
+    """The usage and cost of the attempt, in all or in one window.
 
     Args:
         now: An attempt that still holds its GPUs is costed up to here.
@@ -163,7 +163,7 @@ def attempt_usage(attempt: Attempt, now: datetime, window: Window | None = None)
 
 
 def held_usage(attempt: Attempt, held: "Held", window: Window, now: datetime) -> Usage:
-    """What does it use and cost if the attempt holds this, in one window?
+    """The usage and cost of the attempt in one window if it holds this.
 
     Args:
         held: A part of what it holds, such as that on one of its nodes.
@@ -203,13 +203,13 @@ class Held:
 
     gpus: Fraction
     priced_gpus: Fraction
-    """How many times it pays the price of a GPU."""
+    """The number of GPU prices that it pays."""
     cpu_milli: Exact | None
     memory_mib: Exact | None
 
     @classmethod
     def by(cls, attempt: Attempt) -> "Held":
-        """What does an attempt hold?"""
+        """The resources that an attempt holds."""
         return cls(
             gpus=attempt.gpus,
             priced_gpus=attempt.priced_gpus,
@@ -219,7 +219,7 @@ class Held:
 
 
 def usage_for(held: Held, held_us: int, rates: Rates) -> Usage:
-    """What does it use and cost to hold this for so much time at these rates?
+    """The usage and cost of holding this for some time at these rates.
 
     With GPUs, CPU and memory cost what their rates say, and nothing of their own without rates:
     the price of a GPU then includes the machine around it. Without GPUs they are all that there
@@ -259,7 +259,7 @@ def _tidy(amount: Exact) -> Exact:
 
 
 def lost_usage(attempt: Attempt) -> Usage:
-    """What did the attempt do for nothing: the work after its last checkpoint?
+    """The lost usage of the attempt: the work after its last checkpoint.
 
     Nothing, if it completed or still runs. All of it, if it saved nothing.
     """
@@ -269,7 +269,7 @@ def lost_usage(attempt: Attempt) -> Usage:
 
 
 def saved_usage(attempt: Attempt, all_attempts: Iterable[Attempt]) -> Usage:
-    """Which part of an attempt that did not complete was kept, because a later one resumed from it?
+    """The part of an attempt that did not complete, but from which a later one resumed.
 
     Args:
         all_attempts: All attempts of the same run.
@@ -286,7 +286,7 @@ def saved_usage(attempt: Attempt, all_attempts: Iterable[Attempt]) -> Usage:
 def run_cost(
     run: RunRecord, attempts: Sequence[Attempt], now: datetime, window: Window | None = None
 ) -> RunCost:
-    """What did the run cost, in all or in one window?
+    """The cost of the run, in all or in one window.
 
     What was lost or saved counts in the window in which the attempt gave its GPUs back, so that
     windows add up here too.
@@ -316,7 +316,7 @@ def run_cost(
 def daily_costs(
     usage: Iterable[tuple[RunRecord, Sequence[Attempt]]], window: Window, now: datetime
 ) -> dict[date, list[RunCost]]:
-    """What did each run cost on each UTC day that begins in this window?
+    """The cost of each run on each UTC day that starts in this window.
 
     Days without any attempt, and on a day the runs without one, are left out.
 
@@ -336,7 +336,7 @@ def daily_costs(
 def group_by(
     costs: Iterable[RunCost], key: Callable[[RunRecord], str | None]
 ) -> Mapping[str | None, GroupCost]:
-    """What did each group of runs cost? The dearest first; the groups add up to the whole.
+    """The cost of each group of runs, the most expensive first. The groups add up to the whole.
 
     Args:
         key: A run's group, such as its team; None is a group of its own.
@@ -349,7 +349,7 @@ def group_by(
 
 
 def total(costs: Iterable[RunCost]) -> GroupCost:
-    """What did all these runs cost together?"""
+    """The cost of all these runs together."""
     together = GroupCost()
     for cost in costs:
         together = together.with_run(cost)
@@ -357,7 +357,7 @@ def total(costs: Iterable[RunCost]) -> GroupCost:
 
 
 def format_cost(usage: Usage) -> str:
-    """What did this cost, as people read it? The priced part, and in words what has no price."""
+    """The cost as people read it: the priced part, and in words what has no price."""
     if usage.is_unpriced and not usage.exact_micro_usd and usage.unpriced_gpu_us == usage.gpu_us:
         return "unpriced"
     return f"{format_usd(usage.micro_usd)}{without_price(usage)}"
@@ -375,7 +375,10 @@ def without_price(usage: Usage) -> str:
 
 
 def price_book(attempts: Iterable[Attempt]) -> str:
-    """Which prices was this costed with? Equal for equal prices, so that costs can be compared."""
+    """The id of the prices by which this was costed.
+
+    Equal for equal prices, so that costs can be compared.
+    """
     prices = sorted(
         {
             f"{a.gpu_type}|{a.capacity_type}|{change.rates.gpu_micro_usd_per_hour}"

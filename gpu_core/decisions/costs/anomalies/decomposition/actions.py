@@ -1,4 +1,4 @@
-"""What would bring a cost back, and to how much?"""
+"""The actions that would bring a cost back to normal, with the cost that remains."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from gpu_core.decisions.model.units import epoch_us, format_usd
 _ENOUGH = Fraction(1, 2)
 """A limit is proposed where it takes away half of the cause or more."""
 _FEW = Fraction(1, 3)
-"""Where more runs are long, length is no mistake of single runs."""
+"""The part of the runs up to which a long run counts as a mistake of that run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,9 @@ class Action:
 
 
 def propose(found: Decomposition, now: Sequence[Part], before: Sequence[Part]) -> Action | None:
-    """What would bring the cost back? None: it was not too high, or no setting changes its cause.
+    """The action that would bring the cost back.
+
+    None: it was not too high, or no setting changes its cause.
 
     Args:
         found: Why the day cost more than expected.
@@ -154,7 +156,7 @@ def _peak(parts: Sequence[Part]) -> int:
 
 
 def _limited_cost(parts: Sequence[Part], limit: int) -> Number:
-    """What had they cost on this day if no more than `limit` had run at the same time?
+    """The cost of this day if no more than `limit` of its runs had run at the same time.
 
     What does not start or end on this day is work of the next one.
     """

@@ -83,7 +83,7 @@ class Side:
 
 def changes_of(source: str, before: Sequence[Part], now: Sequence[Part], weight: Number
                ) -> Iterator[CostDriver]:  # fmt: skip
-    """Why does this deployment cost more or less than before?
+    """The changes that make this deployment cost more or less than before.
 
     Args:
         source: The deployment.

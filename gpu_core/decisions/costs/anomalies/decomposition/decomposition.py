@@ -59,7 +59,7 @@ class Decomposition:
 def reference_days(
     day: date, cost_of: Mapping[date, Number], expected_micro_usd: int, since: date | None = None
 ) -> list[date]:
-    """With which days is this one compared?
+    """The days with which this one is compared.
 
     The same weekdays of four weeks if they cost about what was expected of this day, else all days
     that did, else all with a cost. Those of the anomaly itself do not count.
@@ -89,7 +89,7 @@ def reference_days(
 def decompose(
     now: Sequence[Part], before: Sequence[Part], cost_micro_usd: int, expected_micro_usd: int
 ) -> Decomposition:
-    """Why did the day cost more or less than expected?
+    """The causes for which the day cost more or less than expected.
 
     The days before are scaled to what was expected of the day, so that growth and weekdays are not
     causes.

@@ -38,7 +38,7 @@ class Explainer:
         left_out: Collection[date] = (),
         since: date | None = None,
     ) -> tuple[Decomposition | None, Action | None]:
-        """Why did this part of the cost differ from what was expected, and what would help?
+        """The causes for which this part of the cost was not as expected, and the remedy.
 
         Args:
             scope: The part.

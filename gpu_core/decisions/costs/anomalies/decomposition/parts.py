@@ -66,7 +66,7 @@ class Part:
 
 
 def parts_of_day(day: date, costs: Iterable[RunCost], now: datetime) -> tuple[Part, ...]:
-    """What is the cost of these runs on this day made of? Only what has a price.
+    """The parts of the cost of these runs on this day. Only what has a price counts.
 
     Args:
         day: A UTC day.
@@ -123,7 +123,7 @@ def _purpose(use: TimeUse, attempt: Attempt, attempts: Sequence[Attempt]) -> Pur
 
 
 def _idle(attempt: Attempt) -> Fraction | None:
-    """Which part of its time were its GPUs idle? None: a GPU was not measured."""
+    """The part of its time in which its GPUs were idle; None: a GPU was not measured."""
     summaries = attempt.gpu_summaries or ()
     busy = [s.busy_ratio for s in summaries if s.busy_ratio is not None and not s.is_simulated]
     if not summaries or len(busy) < len(summaries):

@@ -1,4 +1,4 @@
-"""Why an hour costs more than before: other prices, or other GPU types, capacity types and zones?
+"""The causes of a change in the price of an hour: prices, GPU types, capacity types and zones.
 
 The mean price of a GPU-hour is a mean over GPU types; that of a type one over capacity types; that
 of these one over zones. At each level Bennet's indicator splits the change in two ("The Theory of
@@ -44,7 +44,7 @@ def sum_held(places: PricedPlaces) -> PricedUnits:
 
 
 def price_changes(source: str, before: PricedPlaces, now: PricedPlaces) -> Iterator[CostDriver]:
-    """What do changed prices and places cost, for a unit? Both sides hold something."""
+    """The cost of changed prices and places, for one unit. Both sides hold something."""
     yield from _split(source, before, now, ())
 
 

@@ -1,4 +1,4 @@
-"""What would a point cost if it were ordinary? A season, a level and a scale, of logarithms.
+"""The cost of an ordinary point: a season, a level and a scale, of logarithms.
 
 Costs vary in proportion to their size, so their logarithms vary evenly. Medians keep a dear day
 from moving the forecast (Rousseeuw and Hubert, "Robust statistics for outlier detection", 2011).
@@ -56,7 +56,7 @@ class Baseline:
         self._forecasts = {p: np.full(len(logs), np.nan) for p in rhythm.seasons}
 
     def expect(self, at: int) -> Expectation | None:
-        """What is to be expected of this point? None: too little is known.
+        """The expected value of this point; None: too little is known.
 
         Ask once for each point, in order, before `learn`.
         """
@@ -77,7 +77,7 @@ class Baseline:
         return None if best is None else self._expectation(best[1], since, at)
 
     def error_of_one_in(self, points: int, at: int, expected: Expectation) -> float:
-        """Which error do one in `points` points before this one exceed, ordinary or not?"""
+        """The error that one in `points` points before this one exceeds, ordinary or not."""
         since = max(0, at - self._rhythm.memory)
         errors = self._errors(expected.season, since, at)[self._is_known[since:at]]
         return float(np.quantile(errors[np.isfinite(errors)], 1 - 1 / points))

@@ -1,4 +1,4 @@
-"""Which runs made a day dear?"""
+"""The runs that made a day expensive."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ def runs_behind(
     excess_micro_usd: int,
     following: Following | None = None,
 ) -> tuple[RootCause, ...]:
-    """Which runs cost more than their deployments usually spend in a day? The most first.
+    """The runs that cost more than their deployments usually spend in a day, the most first.
 
     Args:
         day: The dear day.

@@ -1,4 +1,4 @@
-"""Which points of a cost series are unusual: spikes, drops, shifts of the level, slow rises?
+"""The points of a cost series that are unusual: spikes, drops, shifts of the level, slow rises.
 
 Each point is judged by the points before it alone: a past day is judged today as it was then.
 """
@@ -76,7 +76,7 @@ def detect(
     first_day: date | None = None,
     planned: Collection[int] = (),
 ) -> tuple[JudgedPoint, ...]:
-    """Which points are unusual?
+    """Each point of the series with its verdict: ordinary or unusual.
 
     Args:
         values: One for each day or hour, in order, such as micro-USD. A negative one is a
@@ -184,7 +184,7 @@ class _Watch:
         )
 
     def _limit(self, at: int, expected: Expectation) -> float:
-        """From how many standard deviations is a point unusual?
+        """The number of standard deviations from which a point is unusual.
 
         The scale of few errors is uncertain itself, which Student's t takes into account: the first
         term of its expansion (Abramowitz and Stegun, 26.7.5).
@@ -310,7 +310,7 @@ class _Watch:
 
 
 def _level_kind(points: Sequence[_Point], sign: int) -> AnomalyKind:
-    """A level that was there at once, or one that still rises?"""
+    """The kind of a changed level: one that was there at once, or one that still rises."""
     errors = np.array([each.error for each in points])
     if sign < 0 or len(errors) < _FEWEST_OF_RISE:
         return AnomalyKind.LEVEL_SHIFT

@@ -1,4 +1,4 @@
-"""Which hours of a day were unusually expensive, in total and for each team?"""
+"""The hours of a day that were unusually expensive, in total and for each team."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ def unusual_hours(
     now: datetime,
     planned: Sequence[PlannedActivity] = (),
 ) -> tuple[UnusualHours, ...]:
-    """Which hours of this day were unusually expensive?
+    """The hours of this day that were unusually expensive.
 
     They are judged by the same hours of the week in the four weeks before, the hours of less known
     days by those of all days. Only what has a price counts.
@@ -119,7 +119,7 @@ def _of_scope(
 
 
 def _least(before: Sequence[int]) -> int:
-    """Where most hours cost nothing, work at another hour is usual: only a new peak is not."""
+    """The highest of these amounts, if most are 0: there work at another hour is usual."""
     is_sparse = 2 * sum(amount > 0 for amount in before) < len(before)
     return max(before, default=0) if is_sparse else 0
 

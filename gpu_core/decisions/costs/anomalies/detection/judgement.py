@@ -42,7 +42,7 @@ class RootCause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Whether a day's cost was unusual, for everyone or for one part of it."""
+    """The verdict on a day's cost, for all runs or for one part of them."""
 
     day: date
     part: Scope
@@ -80,7 +80,7 @@ class Judgement:
 
 
 def describe_change(cost_micro_usd: int, expected_micro_usd: int) -> str:
-    """How does a cost compare with what was expected, in words: `35 % over`?"""
+    """The comparison of a cost with what was expected, in words: `35 % over`."""
     if cost_micro_usd == expected_micro_usd:
         return "as expected"
     if expected_micro_usd == 0:

@@ -1,4 +1,4 @@
-"""What may a team or deployment without a history cost? What its budget or its peers suggest."""
+"""The cost that a team or deployment without a history may have, by its budget or its peers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class DailyAllowance:
 def allowance_of_new(
     scope: Scope, history: CostHistory, budgets_micro_usd_per_day: Mapping[str, int]
 ) -> DailyAllowance | None:
-    """What may this part cost in a day? None: it has neither a budget nor two peers.
+    """The cost that this part may have in a day; None: it has neither a budget nor two peers.
 
     Args:
         scope: The part that has no history.
@@ -53,7 +53,7 @@ def allowance_of_new(
 
 
 def team_budgets_micro_usd_per_day(budgets: Iterable[BudgetPolicy]) -> dict[str, int]:
-    """What do the budgets of teams allow in a day? The smallest where a team has several."""
+    """The amount that each team's budget allows in a day: the smallest of several."""
     found: dict[str, int] = {}
     for budget in budgets:
         if budget.scope == "team" and budget.of is not None and budget.limit_micro_usd is not None:

@@ -41,7 +41,7 @@ class PlannedActivity:
 
 
 def planned_by(rules: Iterable[PlannedRule]) -> tuple[PlannedActivity, ...]:
-    """What does the policy's calendar announce?"""
+    """The activities that the policy's calendar announces."""
     return tuple(
         PlannedActivity(
             name=rule.name, first_day=rule.first_day, last_day=rule.last_day, team=rule.team
@@ -53,7 +53,10 @@ def planned_by(rules: Iterable[PlannedRule]) -> tuple[PlannedActivity, ...]:
 def planned_on(
     day: date, scope: Scope, activities: Iterable[PlannedActivity]
 ) -> PlannedActivity | None:
-    """Which announced activity changes this part of the cost on this day? None: nothing does."""
+    """The announced activity that changes this part of the cost on this day.
+
+    None: there is none.
+    """
     return next(
         (a for a in activities if a.first_day <= day <= a.last_day and a.concerns(scope)), None
     )

@@ -49,7 +49,7 @@ def anomaly_markdown(judgement: Judgement, named: set[str]) -> str:
 def named_contributions(
     why: Decomposition,
 ) -> tuple[tuple[Contribution, ...], tuple[Contribution, ...]]:
-    """Which contributions have a row of their own, and which are added up?"""
+    """The contributions that have a row of their own, and those that are added up."""
     least = abs(why.excess_micro_usd) * _NAMED_PERCENT
     first = why.contributions[:MOST_ROWS]
     large = tuple(takewhile(lambda each: abs(each.micro_usd) * 100 >= least, first)) or first[:1]
@@ -57,7 +57,7 @@ def named_contributions(
 
 
 def where_most(why: Decomposition) -> list[tuple[Scope, int]]:
-    """Where is most of the excess? Values with half of it or more, and their part in percent."""
+    """The values with half of the excess or more, and their part in percent."""
     excess = why.excess_micro_usd
     found = []
     for dimension, values in why.where.items():

@@ -13,7 +13,9 @@ _WEEK_DAYS = 7
 
 
 def cost_outlook(day: date, costs: DailyCosts) -> str | None:
-    """How does the last week compare, and what will the month cost? None: too little is known.
+    """The comparison of the last week, and the forecast of the month's cost.
+
+    None: too little is known.
 
     The rest of the month is forecast at the mean of the last 7 days, so that weekends weigh as much
     as they do in a month. Only what has a price counts.

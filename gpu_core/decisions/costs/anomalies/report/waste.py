@@ -41,7 +41,7 @@ class GpuUseCost:
 
 
 def waste_of(cost: RunCost, window: Window) -> GpuUseCost:
-    """What did the run's GPUs cost while nothing ran on them?
+    """The cost of the run's GPUs while nothing ran on them.
 
     Args:
         cost: Of the run in this window; what has no price is in none of the parts.
@@ -61,7 +61,10 @@ def waste_of(cost: RunCost, window: Window) -> GpuUseCost:
 
 
 def idle_part(attempt: Attempt) -> Fraction | None:
-    """Which part of its time were the attempt's GPUs idle, to the millionth? None: unmeasured."""
+    """The part of its time in which the attempt's GPUs were idle, to the millionth.
+
+    None: unmeasured.
+    """
     if attempt.released_at is None:
         return None
     use = gpu_use(attempt.gpu_summaries or ())
