@@ -1,4 +1,4 @@
-"""Since when has a workload been able to have spot, or asked for on-demand without success?"""
+"""The moment since when a workload could have had spot, or asked for on-demand without success."""
 
 from collections.abc import Collection
 from datetime import datetime

@@ -80,7 +80,9 @@ class CapacityView:
     def find(
         self, workload: Workload, capacity_type: str, among: Container[str] | None = None
     ) -> Placement | None:
-        """Where could it begin now on such capacity, where it has not failed recently?
+        """The placement where it could start now on such capacity.
+
+        None: only where it has failed recently.
 
         Args:
             among: The only nodes that it may use, by name; None: all.
@@ -175,7 +177,7 @@ class CapacityView:
         )
 
     def changeover(self, workload: Workload) -> Changeover:
-        """What does a start of it on other capacity lose?"""
+        """The loss of a start of it on other capacity."""
         return workload.changeover or Changeover(self.policy.capacity.changeover_s)
 
     def is_critical(self, workload: Workload) -> bool:
@@ -290,7 +292,7 @@ class CapacityView:
 def _place(
     workload: Workload, shape: Shape, room: ClusterInfo, among: Container[str] | None = None
 ) -> Placement | None:
-    """Where could it go, away from where it has failed recently?"""
+    """The placement of a workload, away from nodes where it has failed recently."""
     avoided = workload.shape.avoided_nodes
 
     def allows(name: str) -> bool:

@@ -49,7 +49,7 @@ class ChangeoverHistory:
             self._losses.popitem(last=False)
 
     def changeover(self, deployment: str | None, default_s: float) -> Changeover:
-        """What does a start of this deployment lose?
+        """The loss of a start of this deployment.
 
         Args:
             deployment: Its id or name; None: nothing is known of it.
@@ -61,7 +61,7 @@ class ChangeoverHistory:
 
 
 def changeover(losses_s: Iterable[float], default_s: float) -> Changeover:
-    """What does the next start lose at most, by what earlier ones lost?
+    """The largest loss to expect of the next start, by the losses of earlier ones.
 
     From 19 starts on their 95 % quantile. Before that none is sure: the largest, and more of it
     the fewer there are. The next of `n + 1` alike values is the largest with probability
@@ -85,7 +85,9 @@ def changeover(losses_s: Iterable[float], default_s: float) -> Changeover:
 
 
 def start_losses_s(attempts: Sequence[Attempt]) -> dict[str, float]:
-    """What did each start of this run lose, by attempt id? Those that cannot be measured are out.
+    """The loss of each start of this run, by attempt id.
+
+    Those that cannot be measured are left out.
 
     Work that an interruption lost counts in the next start that does a new step: attempts in
     between that do none repeat none of it. Where no interruption lost work, the next one may lose

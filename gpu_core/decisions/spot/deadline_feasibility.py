@@ -137,7 +137,7 @@ def needs_spot(state: CapacityState, policy: CapacityPolicy) -> RemainingWork | 
 def budget_stage(
     spent_micro_usd: int, next_micro_usd: int, budget_micro_usd: int, policy: CapacityPolicy
 ) -> BudgetStage:
-    """How is this run doing with its budget?
+    """The stage of this run's spending: within its budget, warned, over it, or stopped.
 
     Args:
         next_micro_usd: What it costs until the next check.
@@ -151,7 +151,10 @@ def budget_stage(
 
 
 def next_look_micro_usd(state: CapacityState, capacity: Capacity) -> int:
-    """What does this capacity cost until the next look? Unknown prices and waiting: nothing."""
+    """The cost of this capacity until the next decision.
+
+    Unknown prices and waiting cost nothing.
+    """
     prices = {
         Capacity.SPOT: state.spot_micro_usd_per_hour,
         Capacity.ON_DEMAND: state.on_demand_micro_usd_per_hour,

@@ -15,7 +15,7 @@ from gpu_core.decisions.spot.strategies import STRATEGIES, StrategyAdvice, stay_
 
 
 def decide(state: CapacityState, policy: CapacityPolicy) -> CapacityDecision:
-    """What should this workload use until the next look, and why?
+    """The capacity that this workload should use until the next decision, and the reason.
 
     To be asked again at every look, and at once when spot is taken away or announced to be, when
     it comes back, and when a price changes.

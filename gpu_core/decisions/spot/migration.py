@@ -20,7 +20,7 @@ def capacity_change(
     view: CapacityView,
     budget_left_micro_usd: int | None = None,
 ) -> CapacityDecision | None:
-    """On which capacity should it continue, if not where it is?
+    """The capacity on which it should continue, if not where it is.
 
     Only where it keeps checkpoints, may be preempted, has started and had its minimum run time, and
     could begin there at once; with a deadline only if its run time is known. Without one it is

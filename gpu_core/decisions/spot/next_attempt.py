@@ -50,7 +50,7 @@ class NextAttempts:
         self._spot_gpus, self._steady_gpus = _gpus_without_deadline(view)
 
     def of(self, workload: Workload, attempts: Sequence[Attempt]) -> Workload:
-        """Which nodes does it leave alone, on which capacity is it to be, and in which zone rather?
+        """The workload with the nodes that it avoids, its capacity, and the zone that it prefers.
 
         Its capacity is chosen only where the run itself left it open and there are both kinds for
         it: a run is never kept waiting for capacity that does not exist.

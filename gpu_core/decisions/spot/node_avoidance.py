@@ -1,4 +1,4 @@
-"""Where should a run that was interrupted, or hung, not be tried again for now?
+"""The places where a run that was interrupted, or hung, is not tried again for now.
 
 A place is what fails together: all spot machines of one GPU type in one zone, because the provider
 takes them back together and has none left afterwards; everything that a provisioner may still add
@@ -26,7 +26,7 @@ def avoided_nodes(
     now: datetime,
     changeover_s: float,
 ) -> frozenset[str]:
-    """Which nodes should the run's next attempt leave alone?
+    """The nodes that the run's next attempt avoids.
 
     Args:
         attempts: All attempts of the run so far, by number.
@@ -44,7 +44,7 @@ def avoided_until(
     now: datetime,
     changeover_s: float,
 ) -> Mapping[str, datetime]:
-    """Until when does the run's next attempt leave each of these nodes alone?
+    """The moment until which the run's next attempt avoids each of these nodes.
 
     Returns:
         By name, as `avoided_nodes` takes and returns them.
@@ -60,7 +60,7 @@ def avoided_until(
 
 
 def spot_failures(attempts: Iterable[Attempt], changeover_s: float) -> tuple[datetime, ...]:
-    """When was the run interrupted on spot before the stay there had paid, since one that did?
+    """The interruptions of the run on spot before the stay there had paid, since one that did.
 
     A stay of `t` seconds makes `t - d` of progress. On on-demand, at `k` times the price, that
     would have cost as much when `t = d * k / (k - 1)`: two changeovers where on-demand costs twice
@@ -86,7 +86,7 @@ def spot_failures(attempts: Iterable[Attempt], changeover_s: float) -> tuple[dat
 def spot_left_alone_until(
     attempts: Iterable[Attempt], policy: CapacityPolicy, now: datetime, changeover_s: float
 ) -> datetime | None:
-    """Until when does the run use no spot at all, because that fails it again and again?
+    """The moment until which the run uses no spot at all, because spot fails it again and again.
 
     From the failure on that is one too many, for as long as a place that failed so often. Not for
     ever: spot that came and went for an hour may then last for days, which a long run would pay
@@ -108,14 +108,14 @@ def spot_left_alone_until(
 
 
 def zone_of(node: Node) -> str | None:
-    """In which zone is it? None: it does not say."""
+    """The zone of the node; None: its labels do not say."""
     return node.labels.get(ZONE_LABEL)
 
 
 def _blocked(
     attempts: Sequence[Attempt], policy: CapacityPolicy, now: datetime, changeover_s: float
 ) -> dict[_Place, datetime]:
-    """Until when is each place that failed recently left alone?"""
+    """The moment until which each place that failed recently is avoided."""
     stays: dict[_Place, list[Stay]] = defaultdict(list)
     for attempt in attempts:
         if not attempt.is_better_elsewhere or attempt.released_at is None:

@@ -73,7 +73,7 @@ class _Machine:
 def spot_lives(
     attempts: Iterable[Attempt], now: datetime
 ) -> Mapping[str, tuple[ObservedLife, ...]]:
-    """Which lives of spot machines do these attempts show, by GPU type?
+    """The lives of spot machines that these attempts show, by GPU type.
 
     Of a gang that was interrupted the first node counts: it is unknown which of them failed.
 
@@ -88,7 +88,7 @@ def spot_lives(
 
 
 def spot_stays(attempts: Iterable[Attempt], now: datetime) -> Mapping[str, tuple[Stay, ...]]:
-    """In which zones did these spot machines live, and for how long, by GPU type?
+    """The stays of these spot machines, each with its zone and time, by GPU type.
 
     Args:
         attempts: As for `spot_lives`. Where the zone is unknown, nothing is known of it.
@@ -149,7 +149,7 @@ def learned_spot_lives(attempts: Iterable[Attempt], now: datetime) -> Mapping[st
 
 
 def spot_pasts(attempts: Iterable[Attempt], now: datetime) -> Mapping[str, SpotPast]:
-    """How did spot of each GPU type come and go, for the runs of these attempts?
+    """The times for which spot of each GPU type came and went, for the runs of these attempts.
 
     Args:
         attempts: Of any runs, in any order. Of a run that continued on other capacity it is

@@ -1,4 +1,4 @@
-"""When is a run tried again that the cluster would not take, or whose platform was unavailable?"""
+"""The time of the next try of a run that the cluster refused, or whose platform was unavailable."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -21,8 +21,7 @@ _AFTER_LAST_EXCUSE_S = 900
 
 
 def postponed_hold(attempts: Sequence[Attempt], now: datetime) -> Hold | None:
-    """What keeps a run from its next attempt, if the cluster would not take the last one, or an
-    outage of the platform ended it?
+    """The hold of a run whose last attempt the cluster refused, or an outage of the platform ended.
 
     It is tried again after 30 s, after an outage 5 s, and after twice as long each further time in
     a row, up to 5 min; after 15 min where more attempts were excused than are tried again soon.
@@ -60,7 +59,7 @@ def postponed_hold(attempts: Sequence[Attempt], now: datetime) -> Hold | None:
 def _pause_until(
     attempts: Sequence[Attempt], belongs: Callable[[Attempt], bool], first_s: int, longest_s: int
 ) -> datetime | None:
-    """When does the pause end after those at the end that belong together? None: there are none."""
+    """The end of the pause after the last attempts that belong together; None: there are none."""
     in_a_row = list(takewhile(belongs, reversed(attempts)))
     since = (in_a_row[0].excused_at or in_a_row[0].released_at) if in_a_row else None
     if since is None:

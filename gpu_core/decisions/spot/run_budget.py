@@ -1,4 +1,4 @@
-"""The budget of one run: may it begin, may it continue, and how far has it come?"""
+"""The budget of one run: whether it may start or continue, and how far it has come."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -41,14 +41,14 @@ class RunBudgetUse(NamedTuple):
 
 
 def spent_micro_usd(attempts: Iterable[Attempt], now: datetime) -> int:
-    """What have these attempts cost until now? What has no price counts for nothing."""
+    """The cost of these attempts until now. What has no price counts for nothing."""
     return sum_usage(usage_until(attempt, now) for attempt in attempts).micro_usd
 
 
 def budget_left_micro_usd(
     workload: Workload, attempts: Iterable[Attempt], now: datetime
 ) -> int | None:
-    """What is left of the run's budget? None: it has none. Negative: it is overspent."""
+    """The rest of the run's budget; None: it has none. Negative: it is overspent."""
     budget = workload.budget_micro_usd
     return None if budget is None else budget - spent_micro_usd(attempts, now)
 
@@ -141,7 +141,7 @@ def spent_hold(
     grace_s: float,
     now: datetime,
 ) -> Hold | None:
-    """What keeps a run from its next attempt, if its budget is used up and the policy stops it?
+    """The hold of a run whose budget is used up, if the policy stops it.
 
     A run that its budget has stopped had a little left: where it ran it would be stopped at once.
     """

@@ -108,7 +108,7 @@ class CapacityState(NamedTuple):
     budget_left_micro_usd: int | None = None
     """The rest of its budget; None: it has no budget."""
     changeover: Changeover | None = None
-    """How `changeover_s` is known; None: it is certain, as in a replay."""
+    """The source of `changeover_s`; None: it is certain, as in a replay."""
     can_have_on_demand: bool = True
     """False: it has asked for on-demand and got none."""
     usual_remaining_work_s: float | None = None

@@ -124,7 +124,7 @@ def gap_patience_s(state: CapacityState) -> float:
 
 
 def slack_price(state: CapacityState, gap_s: float, price_ratio: float) -> float:
-    """What is a second of slack worth, in seconds of spot?
+    """The worth of a second of slack, in seconds of spot.
 
     At the end of one's patience a further moment of waiting is worth just what it costs. Spot comes
     back in it with the hazard of that age, and then saves a changeover to on-demand: its price and

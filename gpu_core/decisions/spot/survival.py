@@ -68,7 +68,7 @@ class Lifetimes:
         return (*self.latest_s, life_s)[-LIVES_KEPT:]
 
     def shape(self, prior: float, going_on_s: float | None = None) -> float:
-        """How fast do such lives end? More is faster.
+        """The shape of such lives: the higher it is, the earlier they end.
 
         Args:
             prior: The shape before anything was seen.
@@ -126,7 +126,7 @@ def hazard_per_s(shape: float, age_s: float) -> float:
 
 
 def age_at_hazard_s(shape: float, hazard: float) -> float:
-    """At which age has the hazard fallen to so much per second? 0: it is lower from the start."""
+    """The age at which the hazard has fallen to this value per second; 0: it starts lower."""
     return max(0.0, shape / hazard - LIFE_SCALE_S)
 
 

@@ -1,4 +1,4 @@
-"""Spot or on-demand for the next workload without a deadline, if so much shall run on spot?"""
+"""The choice of spot or on-demand for the next workload without a deadline, by the target share."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class MixChoice:
 def choose_for_mix(
     spot_gpus: float, on_demand_gpus: float, workload_gpus: float, target_spot_share: float
 ) -> MixChoice:
-    """Which capacity brings the mix nearer to its target? Of two that are as near: spot.
+    """The capacity that brings the mix nearer to its target. Of two that are as near: spot.
 
     Args:
         spot_gpus: What workloads without a deadline hold on spot.

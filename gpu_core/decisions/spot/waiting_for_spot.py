@@ -13,7 +13,7 @@ _WHEN_IT_CAN_PAY = (
 
 
 def waiting_hold(decision: CapacityDecision) -> Hold:
-    """Why does this run wait, and what ends its waiting?
+    """The hold of a run that waits for spot, with the event that ends its waiting.
 
     Each of the two is one sentence of at most 120 characters; the log has all numbers.
 

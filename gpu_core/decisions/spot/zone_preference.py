@@ -1,4 +1,4 @@
-"""Which zone should a new attempt on spot prefer, of those that have room for it now?"""
+"""The zone that a new attempt on spot prefers, of those that have room for it now."""
 
 from collections import defaultdict
 from collections.abc import Mapping

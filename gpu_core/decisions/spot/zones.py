@@ -82,7 +82,7 @@ def choose_zone(
     changeover_s: float,
     now: datetime,
 ) -> ZoneChoice:
-    """In which zone should spot be tried now?
+    """The zone in which spot should be tried now.
 
     Args:
         zones: In order of preference among equals.
@@ -136,7 +136,7 @@ def _useful_s(stays: Sequence[Stay], changeover_s: float) -> float:
 def blocked_until(
     own: Sequence[Stay], policy: BackoffPolicy, changeover_s: float, now: datetime
 ) -> datetime | None:
-    """Until when is a place left alone? Twice as long for each useless stay before its last one.
+    """The moment until which a place is avoided, after twice the time for each useless stay.
 
     Args:
         own: The stays there that were cut off, in the order of their ends.

@@ -1,1 +1,1 @@
-"""Which configuration of inference costs less, beyond noise?"""
+"""The configurations of inference that cost less, beyond noise."""

@@ -1,4 +1,4 @@
-"""A ladder of changes, each made on top of the ones before: what does it save in all?"""
+"""The savings of a ladder of changes, each made on top of the ones before."""
 
 import math
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ class LadderStep:
 
 
 def ladder(rungs: Sequence[tuple[str, Rung]]) -> tuple[LadderStep, ...]:
-    """What does each change save, against the step before and in all?
+    """The saving of each change, against the step before and in all.
 
     Measured steps are compared with measured ones only, and projected ones with projected ones.
 

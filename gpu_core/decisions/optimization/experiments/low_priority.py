@@ -1,4 +1,4 @@
-"""Low-priority requests on a device that serves interactive ones: in which batches?
+"""Low-priority requests on a device that serves interactive ones, and the batches that suit both.
 
 The times of batches are measured; latencies, costs and throughput are computed from them.
 """
@@ -150,7 +150,7 @@ class PolicyComparison:
 
 
 def compare_policies(found: Measured, demand: InteractiveDemand) -> PolicyComparison:
-    """In which batches is a backlog served best while interactive requests arrive?
+    """The batches in which a backlog is served best while interactive requests arrive.
 
     Each repeat of the measurement gives the times of one simulation, with arrivals of its own that
     all policies share.

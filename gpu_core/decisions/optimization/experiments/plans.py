@@ -25,7 +25,7 @@ class Experiment(StrEnum):
 
 
 def measured_settings(experiment: Experiment, device: str) -> tuple[Setting, ...]:
-    """Which configurations are measured on this device?
+    """The configurations that are measured on this device.
 
     Args:
         device: The GPU type of the run, or `cpu`.
@@ -48,7 +48,7 @@ def one_by_one(device: str) -> tuple[Setting, ...]:
 
 
 def challenge_settings(device: str) -> tuple[Setting, ...]:
-    """Which configurations does the ladder of changes measure on this device?
+    """The configurations that the ladder of changes measures on this device.
 
     Batch 1 in fp32, batch 8, and fewer bits: fp16 on a GPU, int8 on a CPU. The precision is fixed
     before anything is measured: the best of several would look better than it is.
@@ -60,7 +60,7 @@ def challenge_settings(device: str) -> tuple[Setting, ...]:
 
 
 def projected_settings(experiment: Experiment, device: str) -> tuple[Setting, ...]:
-    """Which configurations are projected? GPU types other than the one that the run has."""
+    """The configurations that are projected: GPU types other than the one that the run has."""
     if experiment is not Experiment.GPU_TYPE:
         return ()
     return tuple(
@@ -71,7 +71,7 @@ def projected_settings(experiment: Experiment, device: str) -> tuple[Setting, ..
 
 
 def turns(settings: Sequence[Setting], repeats: int) -> tuple[tuple[int, Setting], ...]:
-    """In which order is measured? Every configuration once, then every one again, and so on.
+    """The order of the measurements: every configuration once, then every one again, and so on.
 
     A slow minute of the machine then meets all configurations. Each turn begins with another one.
     """

@@ -8,7 +8,7 @@ from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 
 
 def device_price(device: str, usd_per_hour: float | None, catalog: Catalog) -> int:
-    """What does an hour of this device cost, in micro-USD?
+    """The price of this device for an hour, in micro-USD.
 
     Args:
         device: A GPU type, or `cpu`.

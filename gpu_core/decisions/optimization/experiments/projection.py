@@ -74,7 +74,7 @@ def inference_job(model: str, sequence_length: int, output_tokens: int) -> Job:
 
 
 def project(job: Job, setting: Setting, catalog: Catalog) -> Projection | NoProjection:
-    """What would a batch of this job take and cost on one GPU of this type?
+    """The time and cost of a batch of this job on one GPU of this type.
 
     Args:
         job: Its batch, precision and amount are those of the setting.

@@ -42,7 +42,7 @@ def mean_of(values: Sequence[float]) -> float:
 
 
 def mean_interval(values: Sequence[float]) -> Interval | None:
-    """Between which bounds is the mean, at 95 %? None: one repeat says nothing of it.
+    """The bounds of the mean, at 95 %; None: one repeat says nothing of it.
 
     Args:
         values: One number for each repeat, finite.
@@ -86,7 +86,7 @@ def is_lower(
 
 
 def leaders(samples: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
-    """Which configurations may have the lowest mean? One alone is the winner.
+    """The configurations that may have the lowest mean. One alone is the winner.
 
     The one with the lowest mean, and all that it is not lower than beyond noise. It is chosen
     after the measurement, so that all pairs count as comparisons.
@@ -104,7 +104,7 @@ def leaders(samples: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
 
 
 def pareto_front(points: Mapping[str, Sequence[Sequence[float]]]) -> tuple[str, ...]:
-    """Which configurations does no other one dominate?
+    """The configurations that no other one dominates.
 
     One dominates another if its mean is not higher in any objective, and lower beyond noise in one
     at least. What is only a little better in all of them dominates nothing.
@@ -141,7 +141,7 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def t_quantile(probability: float, freedom: float) -> float:
-    """Below which value is a variable of Student's t distribution with this probability?
+    """The value that a variable of Student's t distribution stays below with this probability.
 
     Args:
         probability: 0.5 up to below 1.

@@ -25,7 +25,7 @@ class HourLatencies(NamedTuple):
 
 
 def answered_s(arrivals_s: Floats, service_s: float, free_s: Sequence[float]) -> Floats:
-    """When is each request answered, first come, first served?
+    """The moment at which each request is answered, first come, first served.
 
     Args:
         arrivals_s: In order.
@@ -45,7 +45,7 @@ def answered_s(arrivals_s: Floats, service_s: float, free_s: Sequence[float]) ->
 def with_starting_replicas(
     arrivals_s: Floats, service_s: float, *, before: int, after: int, startup_s: float
 ) -> Floats:
-    """When is each request answered while replicas start?
+    """The moment at which each request is answered while replicas start.
 
     Args:
         arrivals_s: From the moment at which they begin to start, in order.
@@ -64,7 +64,7 @@ def with_starting_replicas(
 
 
 def settled_after_s(load: float, *, before: int, after: int, startup_s: float) -> float:
-    """When is the queue that grows while replicas start gone again, about?
+    """The time after which the queue that grows while replicas start is gone again, about.
 
     Args:
         load: Requests, in what one replica answers; less than `after`.

@@ -1,4 +1,4 @@
-"""Replicas over a day: as many at all hours, or as many as each hour needs?
+"""Replicas over a day: as many at all hours, compared with as many as each hour needs.
 
 The time of a request is measured; latencies and costs are computed from it.
 """

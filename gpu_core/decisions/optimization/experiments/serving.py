@@ -48,7 +48,7 @@ class Served:
 
 
 def poisson_arrivals(per_s: float, count: int, seed: int) -> tuple[float, ...]:
-    """When do requests arrive that know nothing of each other?
+    """The arrivals of requests that are independent of each other.
 
     Args:
         per_s: How many, over 0, in the long run.

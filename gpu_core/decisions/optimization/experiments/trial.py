@@ -143,7 +143,7 @@ class Measured:
 
 
 def usd_per_1k(micro_usd_per_hour: int, inferences_per_s: float) -> float:
-    """What do 1,000 inferences cost on a device that is never idle?
+    """The cost of 1,000 inferences on a device that is never idle, in USD.
 
     Args:
         micro_usd_per_hour: The price of the device, 0 or more.

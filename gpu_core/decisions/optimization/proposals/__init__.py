@@ -1,1 +1,1 @@
-"""Which change would save money, how sure is that, and what did it save when it was made?"""
+"""The changes that would save money, how sure that is, and what they saved when they were made."""

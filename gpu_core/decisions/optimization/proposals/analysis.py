@@ -48,7 +48,7 @@ class Analysis:
 
 
 def analyse(facts: Sequence[RunFact], capacity: CapacityCost | None) -> Analysis:
-    """Where did the money of these runs go?
+    """The costs of these runs by workload, and the waste in them.
 
     Args:
         facts: The runs of the period.

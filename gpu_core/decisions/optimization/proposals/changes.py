@@ -1,4 +1,4 @@
-"""Whether a deployment may be changed now, and to what: compare first, then set."""
+"""The steps that change a deployment: compare it with the proposal first, then set it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def apply_step(
     known: Iterable[ProposalRecord],
     now: datetime,
 ) -> ChangeStep:
-    """What is done to apply this proposal?
+    """The step that applies this proposal.
 
     A deployment is measured with one change at a time: what a second one saves would count twice.
 
@@ -65,7 +65,7 @@ def change_step(
     known: Iterable[ProposalRecord],
     now: datetime,
 ) -> ChangeStep:
-    """What would be done to apply this proposal if it is approved? Args as for `apply_step`."""
+    """The step that would apply this proposal if it is approved. Args as for `apply_step`."""
     if record.state in (ProposalState.APPLIED, ProposalState.VERIFIED, ProposalState.UNDONE):
         return ChangeRefused(why=f"It is {record.state.value} already.")
     if current is None or current.deployment_id != record.before.deployment_id:
@@ -93,7 +93,10 @@ def _write(current: Target, record: ProposalRecord) -> ChangeStep:
 
 
 def _request_problem(target: Target) -> str | None:
-    """Why can no run ask for these job variables? None: it can, as far as they are ours."""
+    """The reason why no run can ask for these job variables.
+
+    None: it can, as far as they are ours.
+    """
     ours = frozenset(known_names(GpuRequest))
     asked = {name: value for name, value in target.job_variables.items() if name in ours}
     try:
@@ -111,7 +114,7 @@ def _measured_text(other: ProposalRecord) -> str:
 
 
 def undo_step(record: ProposalRecord, current: Target | None) -> ChangeStep:
-    """What is done to undo this proposal?
+    """The step that undoes this proposal.
 
     Other job variables may have changed since: only those of the proposal are set back.
 
@@ -150,7 +153,7 @@ def _before(current: Target, record: ProposalRecord) -> Target:
 def approval_problem(
     answered_at: datetime | None, expires_at: datetime | None, *, is_answer: bool
 ) -> str | None:
-    """Why does this answer not count? None: it does.
+    """The reason why this answer does not count; None: it does.
 
     Prefect lets a run go on from a pause also when someone sets its state by hand, and when it is
     retried: only an answer that was given in time counts.

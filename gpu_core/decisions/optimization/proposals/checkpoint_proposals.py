@@ -52,7 +52,7 @@ class CheckpointCase:
 def checkpoint_case(
     facts: Sequence[RunFact], period: Period, seed: Sequence[int]
 ) -> CheckpointCase | None:
-    """What would this deployment have saved at the interval of `checkpoints.save_interval`?
+    """The saving of this deployment at the interval of `checkpoints.save_interval`.
 
     Both intervals are simulated, so that what the model leaves out is not taken for a saving.
 
@@ -87,14 +87,14 @@ def checkpoint_case(
 def _model_cost(
     facts: Sequence[RunFact], saves: Saves, breaks: Hazard, rng: np.random.Generator
 ) -> float:
-    """What these runs cost with such saves and interruptions, in the mean."""
+    """The mean cost of these runs with such saves and interruptions."""
     return float(_micro_usd_per_s(facts) @ _mean_held_s(facts, saves, breaks, rng))
 
 
 def _mean_held_s(
     facts: Sequence[RunFact], saves: Saves, breaks: Hazard, rng: np.random.Generator
 ) -> Numbers:
-    """How long these runs hold their GPUs with such saves and interruptions, in the mean."""
+    """The mean time for which these runs hold their GPUs with such saves and interruptions."""
 
     def simulate(chosen: Indices) -> Numbers:
         rates = np.full(chosen.size, breaks.per_hour)
@@ -136,7 +136,7 @@ def _held_s(
     rates: Numbers,
     rng: np.random.Generator,
 ) -> Numbers:
-    """How long these runs hold their GPUs with such saves."""
+    """The time for which these runs hold their GPUs with such saves."""
     useful_s = np.array([fact.useful_s for fact in facts])
     startup_s = np.array([fact.startup_s for fact in facts])
     return simulated_with_saves_s(useful_s[chosen], rates, startup_s[chosen], saves, rng)

@@ -1,4 +1,4 @@
-"""A deployment that has run on several configurations: on which does a run cost least?"""
+"""The configuration on which a run costs least, for a deployment that has run on several."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class ConfigurationCase:
 
 
 def comparisons(facts: Sequence[RunFact]) -> list[tuple[Configuration, Configuration]]:
-    """Which configurations of a deployment can be compared? The usual one with each other one.
+    """The configurations of a deployment that can be compared: the usual one with each other one.
 
     Only those that differ in one thing, GPU type or number: what differs in both leaves open which
     of them helped.
@@ -65,7 +65,7 @@ def configuration_case(
     period: Period,
     seed: Sequence[int],
 ) -> ConfigurationCase | None:
-    """What would the deployment save on the other configuration? None: it may be noise.
+    """The saving of the deployment on the other configuration; None: it may be noise.
 
     The two means differ by Welch's test beyond the permitted false proposals, shared between all
     comparisons (Bonferroni).
@@ -124,7 +124,7 @@ def _costs(facts: Sequence[RunFact]) -> Numbers | None:
 def configuration_drafts(
     facts: Sequence[RunFact], comparisons_made: int, period: Period, seed: tuple[int, int]
 ) -> list[Draft | None]:
-    """What is proposed to this deployment of the configurations that it has been on?
+    """The proposals to this deployment, of the configurations that it has been on.
 
     Args:
         facts: Its runs.

@@ -33,7 +33,7 @@ class Draft:
 
     proposal: Proposal
     on: Configuration | None
-    """What its runs would be on; None: on what they were."""
+    """The configuration that its runs would be on; None: the one that they were on."""
     held_s: Mapping[str, float] | None
     """How long its runs would hold their GPUs, by flow run; None: the replay cannot show it."""
 
@@ -95,12 +95,12 @@ def draft(
 
 
 def held_by_run(facts: Sequence[RunFact], held_s: Numbers) -> dict[str, float]:
-    """How long each of these runs would hold its GPUs, by flow run."""
+    """The time for which each of these runs would hold its GPUs, by flow run."""
     return dict(zip((f.run.flow_run_id for f in facts), map(float, held_s), strict=True))
 
 
 def saving_of(draws: Sequence[float], spent_micro_usd: int, period: Period) -> Saving | None:
-    """What does a change save? None: it may cost more, or saves too little.
+    """The saving of a change; None: it may cost more, or saves too little.
 
     Args:
         draws: The saving, as a part of the cost, in each history that was drawn.

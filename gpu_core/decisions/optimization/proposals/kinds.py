@@ -40,16 +40,19 @@ class ProposalKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindRule:
-    """When a kind is proposed, and what becomes of it. Sentences for people, as docs have them."""
+    """The rule of a kind of proposal: when it is made, and what follows.
+
+    Sentences for people, as docs have them.
+    """
 
     evidence: str
-    """What the ledger must have; without it nothing is proposed."""
+    """The records that the ledger must have; without them nothing is proposed."""
     change: str
-    """What is changed, and set back by an undo."""
+    """The part of the deployment that is changed, and set back by an undo."""
     simulated: str
-    """What the interval of the saving is made from."""
+    """The source of the saving's interval."""
     unit: WorkUnit
-    """What the cost before and after is divided by."""
+    """The unit that the cost before and after is divided by."""
     by_hand: str | None = None
     """How a person carries it out, where no API that is used here can: it is shown, neither asked
     for nor recorded nor verified by the flows. None: `apply-saving` does it."""

@@ -22,7 +22,7 @@ whose times vary by their mean."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanHeld:
-    """How long each of some runs holds its GPUs, over many simulations."""
+    """The time for which each of some runs holds its GPUs, over many simulations."""
 
     mean_s: Numbers
     error_s: Numbers

@@ -37,7 +37,7 @@ class Period:
 
     @property
     def to_read(self) -> Window:
-        """Whose runs must be read: the replay learns from as many days before."""
+        """The window of the runs that must be read: the replay learns from as many days before."""
         return Window(_midnight(self.first - timedelta(days=self.days)), self.window.end)
 
 

@@ -104,7 +104,7 @@ class Proposal:
 def proposal_id(
     kind: ProposalKind, deployment: str, pool: str, variables: Mapping[str, JobValue], last: date
 ) -> str:
-    """Which name has this proposal? The same change to the same deployment has one name a month."""
+    """The id of this proposal. The same change to the same deployment has one id a month."""
     content = [kind.value, deployment, pool, sorted(variables.items()), f"{last:%Y-%m}"]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return f"{kind.value}-{digest[:8]}"

@@ -60,7 +60,7 @@ def optimize(
     machines: MachineHistory | None = None,
     seed: int = 1,
 ) -> Optimization:
-    """Which changes would have saved money in this period?
+    """The changes that would have saved money in this period.
 
     Args:
         records: The runs that held GPUs in `period.to_read`, with all their attempts.

@@ -20,7 +20,7 @@ from gpu_core.decisions.optimization.proposals.verification import (
 )
 
 WRITER = "savings"
-"""Whose chain in the log the records are."""
+"""The chain of the log that has the records."""
 
 
 class ProposalState(StrEnum):
@@ -56,12 +56,12 @@ class ProposalRecord:
 
     @property
     def version(self) -> str:
-        """Which proposal is it, of which day, for which deployment?"""
+        """The id of the proposal with its day and its deployment."""
         return _version(self.proposal, self.before, self.proposed_at)
 
     @property
     def state(self) -> ProposalState:
-        """Which state is it in?"""
+        """The state of the proposal."""
         if self.undone_at is not None:
             return ProposalState.UNDONE
         if self.verification is not None:
@@ -98,7 +98,7 @@ def is_new(known: ProposalRecord | None, before: Before) -> bool:
 def declined_lately(
     proposal: Proposal, known: Iterable[ProposalRecord], now: datetime
 ) -> ProposalRecord | None:
-    """Which answer of a person still counts against this change? None: none does.
+    """The answer of a person that still counts against this change; None: none does.
 
     The same change has another id each month. Declined once, it is not proposed for
     `DECLINED_FOR`, unless its saving is at least more than it was then at most.
@@ -328,7 +328,10 @@ def _at(link: Link) -> datetime:
 
 
 def measured_until(record: ProposalRecord) -> datetime | None:
-    """Until when do runs of its deployment show what it saves? None: it was never applied."""
+    """The moment until which runs of its deployment show what it saves.
+
+    None: it was never applied.
+    """
     if record.applied_at is None:
         return None
     due = due_at(record.proposal, record.applied_at)
@@ -344,7 +347,7 @@ def is_due(record: ProposalRecord, now: datetime) -> bool:
 def measured_now(
     record: ProposalRecord, known: Iterable[ProposalRecord], now: datetime
 ) -> ProposalRecord | None:
-    """Which other change of this proposal's deployment is being measured? None: none is.
+    """The other change of this proposal's deployment that is being measured; None: none is.
 
     Args:
         record: The proposal.
@@ -361,7 +364,7 @@ def measured_now(
 
 
 def score_of(records: Iterable[ProposalRecord]) -> Score:
-    """How good were all proposals that were ever applied? Those that were undone count too."""
+    """The score of all proposals that were ever applied. Those that were undone count too."""
     ever = [record for record in records if record.applied_at is not None]
     measured = (record.verification for record in ever)
     return score(len(ever), (found for found in measured if found is not None))

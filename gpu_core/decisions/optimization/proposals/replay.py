@@ -261,7 +261,7 @@ def _held(
     simulations: int,
     rng: np.random.Generator,
 ) -> MeanHeld:
-    """How long these runs hold their GPUs, where they start and save as earlier ones did."""
+    """The time for which these runs hold their GPUs, if they start and save as earlier ones did."""
     startup_s = np.full(len(runs), _mean([fact.startup_s for fact in earlier]))
     saves = observed_saves(earlier)
     if saves is None:

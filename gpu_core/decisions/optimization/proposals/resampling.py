@@ -9,7 +9,7 @@ from gpu_core.decisions.optimization.proposals.run_facts import RunFact
 
 
 def by_day(facts: Sequence[RunFact], first: date, last: date) -> list[list[int]]:
-    """Which of these runs were submitted on each day from the first to the last, by index?"""
+    """The runs, by index, that were submitted on each day from the first to the last."""
     days: list[list[int]] = [[] for _ in range((last - first).days + 1)]
     for index, fact in enumerate(facts):
         offset = (fact.day - first).days

@@ -57,7 +57,7 @@ class MachineDays:
 
     @property
     def cost(self) -> Numbers:
-        """What the machines on demand cost each day."""
+        """The cost of the machines on demand for each day."""
         cost: Numbers = (self.held * self.on_demand[:, None]).sum(axis=1)
         return cost
 

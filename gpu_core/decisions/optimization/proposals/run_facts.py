@@ -63,7 +63,7 @@ class RunFact:
 
     @property
     def useful_s(self) -> float:
-        """What its work takes without interruptions and saves, as far as saves were measured."""
+        """The time of its work without interruptions and saves, as far as saves were measured."""
         *interrupted, last = self.attempts
         stalled_s = sum(map(stalled_before_newest_save_s, interrupted))
         return max(0.0, self.work_s - stalled_s - (last.saves or 0) * (last.save_stall_s or 0.0))
@@ -80,7 +80,7 @@ class RunFact:
 
 
 def run_facts(records: Iterable[Record], window: Window, now: datetime) -> tuple[RunFact, ...]:
-    """Which runs were submitted in this window, held GPUs and are over? In the order of submission.
+    """The runs of this window that held GPUs and are over, in the order of submission.
 
     Args:
         records: Runs with all their attempts, in any order.

@@ -1,4 +1,4 @@
-"""How runs save, as the ledger shows it, and how long they take so where they are interrupted."""
+"""The saves of runs, as the ledger shows them, and the time of runs that are interrupted."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _MOST_ROUNDS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saves:
-    """How the runs of a deployment save."""
+    """The saves of the runs of a deployment."""
 
     runs: int
     """With measured saves."""
@@ -54,7 +54,7 @@ class Saves:
         return self.stall_s / self.cycle_s
 
     def unannounced_loss_s(self, per_hour: float) -> float:
-        """What an interruption without notice loses on average, at this rate.
+        """The mean loss of an interruption without notice, at this rate.
 
         From the beginning of the newest durable save: the mean of an exponential life within a
         cycle, and what a save needs to be durable.
@@ -66,7 +66,7 @@ class Saves:
 
 
 def observed_saves(facts: Sequence[RunFact]) -> Saves | None:
-    """How do these runs save? None: it was measured of too few, or too few were interrupted.
+    """The saves of these runs; None: they were measured of too few, or too few were interrupted.
 
     The interval is the time from the first step to the beginning of the newest save, without the
     stalls of the saves before it, by the number of saves.
@@ -110,7 +110,7 @@ def _saving_for_s(attempt: Attempt) -> float:
 
 
 def _lost_s(attempt: Attempt) -> float | None:
-    """What an attempt had done since its newest checkpoint; None: it had not begun."""
+    """The work of an attempt since its newest checkpoint; None: it had not begun."""
     since = attempt.checkpointed_at or attempt.first_step_at
     if since is None or attempt.released_at is None:
         return None

@@ -37,14 +37,14 @@ class GpuPart:
     """The job variable that requests it."""
     value: JobValue
     paid: Fraction
-    """What it pays of the GPU's price."""
+    """The part of the GPU's price that it pays."""
     memory: Fraction
     """Its part of the GPU's memory; without MIG nothing enforces it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuNeeds:
-    """What the runs of a deployment use of their one GPU, all measured."""
+    """The use that the runs of a deployment make of their one GPU, all measured."""
 
     utilization: tuple[float, ...]
     """Of each run: the part of its time in which a kernel ran."""
@@ -65,7 +65,7 @@ class SharingCase:
 
 
 def parts_held(gpu_type: str, everything: Iterable[RunFact]) -> tuple[GpuPart, ...]:
-    """Which parts of such a GPU did any run hold? The pool has nodes that hand them out."""
+    """The parts of such a GPU that any run held. The pool has nodes that hand them out."""
     shares = {
         share
         for fact in everything
@@ -93,7 +93,10 @@ def _part(gpu_type: str, share: NodeShare) -> GpuPart | None:
 
 
 def gpu_needs(facts: Sequence[RunFact]) -> GpuNeeds | None:
-    """What do these runs use of their GPU? None: not all had one whole GPU that was measured."""
+    """The use that these runs make of their GPU.
+
+    None: not all had one whole GPU that was measured.
+    """
     used = [_used(fact.attempts) for fact in facts]
     known = [each for each in used if each is not None]
     if len(known) < len(used) or len(known) < LEAST_RUNS:
@@ -128,7 +131,7 @@ def sharing_case(
     period: Period,
     seed: Sequence[int],
 ) -> SharingCase | None:
-    """What would this deployment have saved on a part of a GPU? None: too little is known.
+    """The saving of this deployment on a part of a GPU; None: too little is known.
 
     Of the parts whose memory suffices, the one that saves most at the lower end.
 
@@ -177,8 +180,11 @@ def _draws(
     period: Period,
     rng: np.random.Generator,
 ) -> tuple[float, ...]:
-    """How busy the neighbours will be is not in the ledger: at least as busy as these runs, which
-    may share a GPU with each other, and at most always."""
+    """The savings in drawn futures.
+
+    How busy the neighbours will be is not in the ledger: at least as busy as these runs, which may
+    share a GPU with each other, and at most always.
+    """
     cost = np.array([fact.cost_micro_usd or 0 for fact in facts], dtype=np.float64)
     is_completed = np.array([fact.is_completed for fact in facts])
     most = np.array([longest_stretch(u, part) for u in needs.utilization])

@@ -1,4 +1,4 @@
-"""Spot in place of on-demand: for which deployments does it pay, with what interruptions cost?"""
+"""Spot in place of on-demand: the deployments for which it pays, with the cost of interruptions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class SpotCase:
 def spot_price_ratio(
     gpu_type: str, everything: Sequence[RunFact], catalog: Catalog
 ) -> tuple[float, str] | None:
-    """What part of the on-demand price does spot of this GPU type cost, and who says so?
+    """The price of spot as a part of the on-demand price of this GPU type, with its source.
 
     The prices that runs of the period paid count before those of the catalog, of which the median
     of the zones counts: the cheapest zone has not room for all.
@@ -118,7 +118,7 @@ def spot_case(
     catalog: Catalog,
     seed: Sequence[int],
 ) -> SpotCase | None:
-    """What would this deployment have saved on spot? None: too little is known, or it is on spot.
+    """The saving of this deployment on spot; None: too little is known, or it is on spot.
 
     Args:
         facts: The runs of one deployment.

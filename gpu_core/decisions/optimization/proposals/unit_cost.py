@@ -1,4 +1,4 @@
-"""What did a unit of work cost, so that a month with more work is no loss?"""
+"""The cost of a unit of work, so that a month with more work is no loss."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class UnitCost:
 
 
 def unit_cost(facts: Iterable[RunFact], unit: WorkUnit) -> UnitCost | None:
-    """What did a unit of work of these runs cost? Failed runs cost and complete nothing.
+    """The cost of a unit of work of these runs. Failed runs cost and complete nothing.
 
     Returns:
         None: a run has no price, or there is none.

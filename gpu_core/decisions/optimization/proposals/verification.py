@@ -48,7 +48,7 @@ class Verification:
 
 
 def due_at(proposal: Proposal, applied_at: datetime) -> datetime:
-    """When can it be verified?"""
+    """The moment from which it can be verified."""
     return applied_at + timedelta(days=proposal.verify_days)
 
 
@@ -128,7 +128,7 @@ class Score:
 
 
 def score(applied: int, verifications: Iterable[Verification]) -> Score:
-    """How good were the predictions so far?
+    """The score of the predictions so far.
 
     Args:
         applied: How many proposals were ever applied.

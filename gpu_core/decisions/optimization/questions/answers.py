@@ -75,7 +75,7 @@ class _Item:
 def answer(
     asked: Asked, records: Iterable[Record], now: datetime, quotas: Quotas | None = None
 ) -> Answer:
-    """What does the ledger say?
+    """The answer of the ledger to a question.
 
     Args:
         asked: The question and its time.

@@ -1,4 +1,4 @@
-"""How many GPUs teams held beyond their nominal quota, over time, from the ledger and a policy."""
+"""The GPUs that teams held beyond their nominal quota over time, by the ledger and a policy."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime

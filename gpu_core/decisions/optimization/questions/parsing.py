@@ -1,4 +1,4 @@
-"""Which question is this, and about which time?"""
+"""The question that a text asks, and the time that it is about."""
 
 import re
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ class Asked:
 
 
 def parse_question(text: str, now: datetime) -> Asked:
-    """Which question is this?
+    """The known question that a text asks.
 
     Args:
         text: Such as `most expensive workloads this week`; without a time: the last 7 whole days.
@@ -96,7 +96,7 @@ def _refuse_number(text: str) -> None:
 
 
 def nearest_questions(text: str) -> list[Question]:
-    """Which known questions are most like this text?"""
+    """The known questions that are most like this text."""
     asked = _words(text)
     ranked = sorted(
         QUESTIONS,

@@ -1,1 +1,1 @@
-"""Which runs of a sweep get more dollars, and which stay parked?"""
+"""The runs of a sweep that get more dollars, and those that stay parked."""

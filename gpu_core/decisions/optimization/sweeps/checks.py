@@ -69,7 +69,7 @@ def sweep_problem(
     metric_names: Collection[str],
     now: datetime,
 ) -> InvalidInput | None:
-    """Why must no trial of this sweep get dollars?
+    """The reason why no trial of this sweep may get dollars.
 
     Args:
         request: What was asked.

@@ -132,7 +132,7 @@ class SweepDecision:
 
 
 def sweep_step(plan: SweepPlan, runs: Sequence[SweepRun], places: int) -> SweepDecision:
-    """Which runs of the sweep get more dollars now, and which are parked?
+    """The runs of the sweep that get more dollars now, and those that are parked.
 
     Higher rungs come first; a run without a metric is promoted only if a person keeps it. Nothing
     is granted beyond the sweep's budget; where the first in turn does not fit, no later one is
@@ -178,7 +178,7 @@ def sweep_step(plan: SweepPlan, runs: Sequence[SweepRun], places: int) -> SweepD
 
 
 def budget_after(plan: SweepPlan, run: SweepRun, step: SweepStep) -> int:
-    """What may this run cost in all after this step? In micro-USD; 0: nothing."""
+    """The budget of this run in all after this step, in micro-USD; 0: nothing."""
     if step is SweepStep.START:
         return plan.rung_micro_usd(0)
     if run.granted is None:

@@ -104,7 +104,7 @@ class SweepTrial:
 
 
 def trial_status(plan: SweepPlan, trial: SweepTrial) -> TrialStatus:
-    """What does this trial do?"""
+    """The status of this trial."""
     if trial.flow_run_id is None:
         return TrialStatus.NOT_STARTED
     if trial.state_type == "COMPLETED":
@@ -166,7 +166,7 @@ def needs_resumption(trial: SweepTrial, step: SweepStep) -> bool:
 
 
 def metric_at(trial: SweepTrial, micro_usd: int) -> float | None:
-    """Which value had the metric when the trial had cost so much?
+    """The value of the metric when the trial had cost this much.
 
     Returns:
         The last one by then; a later value is not looked at, whatever it is. None: there was none,
@@ -187,7 +187,7 @@ def budget_micro_usd(usd: object) -> int | None:
 
 
 def rung_of_budget(plan: SweepPlan, budget_micro_usd: int | None) -> int | None:
-    """At which rung does a run with this budget stop? None: at none of them."""
+    """The rung at which a run with this budget stops; None: none of them."""
     rungs = range(plan.rungs)
     return next((rung for rung in rungs if plan.rung_micro_usd(rung) == budget_micro_usd), None)
 
@@ -211,8 +211,10 @@ def _marks(plan: SweepPlan, trial: SweepTrial, granted: int) -> tuple[int, ...]:
 
 
 def _spent_at_stop(attempts: Sequence[Attempt], budget_micro_usd: int) -> int | None:
-    """What had the run cost when the last of these was stopped? None: this budget would not stop
-    it there."""
+    """The cost of the run when the last of these was stopped.
+
+    None: this budget would not stop it there.
+    """
     last = attempts[-1]
     asked, due, ended = last.drain_requested_at, last.drain_deadline_at, last.released_at
     if last.end_reason is not EndReason.BUDGET_SPENT:

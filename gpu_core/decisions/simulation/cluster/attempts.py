@@ -11,7 +11,7 @@ _POOL = "replay"
 def attempt_record(
     allocation: Allocation, zone: str | None, ended_at: datetime, end_reason: EndReason
 ) -> Attempt:
-    """What would the ledger say of this attempt?"""
+    """The attempt as the ledger would have it."""
     placement = allocation.placement
     workload_id = allocation.workload.workload_id
     return Attempt(

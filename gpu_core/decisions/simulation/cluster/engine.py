@@ -96,7 +96,7 @@ def simulate(
     run_times: RunTimeOracle,
     options: SimulationOptions | None = None,
 ) -> Simulation:
-    """What would have become of these jobs under this scheduler?
+    """The outcome of these jobs under this scheduler.
 
     At one moment jobs finish first, then nodes change, then jobs arrive in the order of the file;
     then the planner is asked, again for as long as it frees GPUs at that very moment.

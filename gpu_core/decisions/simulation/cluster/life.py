@@ -113,7 +113,7 @@ class JobLife:
 
     @property
     def outcome(self) -> JobOutcome:
-        """What became of the job."""
+        """The outcome of the job."""
         return JobOutcome(
             job=self.job,
             attempts=tuple(self.attempts),

@@ -69,7 +69,7 @@ class Nodes:
         return tuple(self._nodes.values())
 
     def zone(self, placement: Placement) -> str | None:
-        """In which zone is the first node of a placement? None: it does not say."""
+        """The zone of the first node of a placement; None: its labels do not say."""
         return zone_of(self._nodes[placement.shares[0].node]) if placement.shares else None
 
     def to_plan_with(self) -> tuple[Node, ...]:
@@ -109,7 +109,7 @@ class Nodes:
                 self._asked_s.setdefault(name, now_s)
 
     def hold(self, placement: Placement, now_s: float) -> float | None:
-        """A job gets these GPUs: when are all of their nodes there?
+        """The moment at which all nodes of these GPUs are there, for a job that gets them.
 
         Returns:
             None: not at all, because the nodes that would have to come are over the cap. Nothing

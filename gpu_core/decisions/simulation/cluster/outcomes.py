@@ -14,15 +14,15 @@ class SimulatedAttempt:
     start_s: float
     end_s: float
     lost_s: float
-    """What of it was for nothing: waiting for nodes, restarting, work done again, leaving."""
+    """The time of it without progress: waiting for nodes, restarting, repeated work, leaving."""
     flavor: Flavor | None
     """None: it held no GPU."""
     stalled_s: float = 0.0
-    """What of it the job stood still for checkpoints."""
+    """The time of it in which the job stood still for checkpoints."""
     was_interrupted: bool = False
     """It ended because a node went away under it."""
     nodes_came_after_s: float = 0.0
-    """What of it was over when the last of its nodes was there."""
+    """The time of it that was over when the last of its nodes was there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,7 @@ class NodeEvent:
 
 
 def interruption(node: Node, at_s: float, notice_s: float) -> tuple[NodeEvent, ...]:
-    """What happens when a provider takes this node back?
+    """The events of a node that its provider takes back.
 
     From the notice on nothing starts there any more; then it is gone.
 
@@ -128,7 +128,7 @@ class Trace:
 
 
 def whole_nodes(gpus: int, gpus_per_node: int) -> tuple[int, int]:
-    """How is a job of this many GPUs laid out as a gang of equal members?
+    """The layout of a job of this many GPUs as a gang of equal members.
 
     The fewest members that each fit on a node and divide the job evenly: with 8 GPUs per node, 12
     become 2 × 6 and 16 become 2 × 8. A whole node and a remainder (8 + 4) would be unequal.

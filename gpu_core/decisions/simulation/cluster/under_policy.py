@@ -9,7 +9,7 @@ from gpu_core.decisions.simulation.cluster.trace import Trace
 
 
 def simulate_policy(trace: Trace, policy: Policy, options: SimulationOptions) -> Simulation:
-    """What would have become of these jobs under this policy, which learns their run times?
+    """The outcome of these jobs under this policy, which learns their run times.
 
     Args:
         trace: Jobs and nodes.

@@ -1,4 +1,4 @@
-"""Which of the replayed policies fits a workload?"""
+"""The replayed policies that fit a workload."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Fitting:
 
 
 def fitting(replayed: Mapping[str, Metrics]) -> Fitting | None:
-    """Which policies fit? None: there is nothing to compare.
+    """The policies that fit; None: there is nothing to compare.
 
     Only policies under which as many jobs finish as under any are compared. Large jobs are compared
     with `fifo`, if it was replayed, else with the policy under which they wait for the shortest.

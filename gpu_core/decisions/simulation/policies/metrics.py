@@ -77,7 +77,7 @@ def metrics(
     entitlements: Mapping[str, float] | None = None,
     micro_usd_per_gpu_hour: Mapping[Flavor, int] | None = None,
 ) -> Metrics:
-    """What was this replay like?
+    """The metrics of this replay.
 
     A job's wait is completion − submission − duration: without interruptions its time in line, and
     with them also what they cost it.
@@ -144,7 +144,7 @@ def bounded_slowdown(outcome: JobOutcome) -> float:
 
 
 def spread(values: Iterable[float]) -> Spread | None:
-    """How are these values distributed? None: there are none.
+    """The distribution of these values; None: there are none.
 
     A percentile is the value at index floor(q × n) of the sorted ones: one that occurred.
     """
@@ -159,7 +159,7 @@ def spread(values: Iterable[float]) -> Spread | None:
 
 
 def jain(values: Sequence[float]) -> float | None:
-    """How even are these values? (Σx)² / (n·Σx²), Jain, Chiu and Hawe, DEC-TR-301, 1984.
+    """The evenness of these values: (Σx)² / (n·Σx²), Jain, Chiu and Hawe, DEC-TR-301, 1984.
 
     None: there are none, or all are 0.
     """
@@ -179,7 +179,7 @@ class ShareError(NamedTuple):
 def share_error(
     outcomes: Sequence[JobOutcome], entitlements: Mapping[str, float], gpus: int
 ) -> ShareError:
-    """By how much did the teams that were treated furthest from their share miss it?
+    """The error of the teams that were treated furthest from their share.
 
     Team v is entitled to a fixed part of the cluster, gpus × weight_v / Σ weights. While at least
     one of its jobs waits, it wants that much; the integrals are over all that time. Each number is
@@ -232,7 +232,7 @@ def _error(changes: Sequence[tuple[float, int, float]], entitled_gpus: float) ->
 def cost_micro_usd(
     outcomes: Iterable[JobOutcome], micro_usd_per_gpu_hour: Mapping[Flavor, int]
 ) -> int | None:
-    """What did all that was held cost? None: some of it has no price."""
+    """The cost of all that was held; None: some of it has no price."""
     total = 0.0
     for outcome in outcomes:
         for held in outcome.attempts:

@@ -68,7 +68,7 @@ POLICY_NAMES = tuple(sorted(_POLICIES))
 
 
 def named_policy(name: str) -> Policy:
-    """Which policy has this name?
+    """The policy of this name.
 
     Raises:
         InvalidInput: None.

@@ -1,4 +1,4 @@
-"""What could a finished run have cost at best, with all known of spot that was known afterwards?
+"""The lowest possible cost of a finished run, with all known of spot that was known afterwards.
 
 The dynamic program of `optimum`, on the availability that the ledger recorded. The best possible
 does the same work in the same time, starts as slowly as the run itself did, and loses no work. It
@@ -64,7 +64,7 @@ def hindsight(
     spans: Mapping[Place, Sequence[Span]],
     on_demand_micro_usd_per_gpu_hour: int | None,
 ) -> Hindsight | NoHindsight:
-    """What would the best possible have cost this run?
+    """The lowest possible cost of this run.
 
     Args:
         attempts: All of them, by number.
@@ -118,7 +118,7 @@ def hindsight(
 
 
 def on_demand_prices(attempts: Iterable[Attempt]) -> dict[str, int]:
-    """What did an hour of one GPU cost on-demand, by GPU type, when it was last used?"""
+    """The last price of one GPU for an hour of on-demand, by GPU type."""
     on_demand = [a for a in attempts if a.capacity_type == ON_DEMAND]
     return {
         attempt.gpu_type: attempt.price_micro_usd_per_gpu_hour
@@ -128,7 +128,7 @@ def on_demand_prices(attempts: Iterable[Attempt]) -> dict[str, int]:
 
 
 def mean_price_micro_usd(attempts: Sequence[Attempt]) -> int | None:
-    """What did an hour of one GPU cost, in the mean over these attempts? None: one has no price."""
+    """The mean price of one GPU for an hour over these attempts; None: one of them has no price."""
     prices = [attempt.price_micro_usd_per_gpu_hour for attempt in attempts]
     known = [price for price in prices if price is not None]
     return round(fmean(known)) if known and len(known) == len(prices) else None

@@ -1,4 +1,4 @@
-"""What would the best possible choices have cost, with the whole trace known beforehand?
+"""The cost of the best possible choices, with the whole trace known beforehand.
 
 Dynamic programming over ticks. Time is counted in units that divide the tick and the changeover,
 so the answer is exact. All that matters at a tick is what runs, for how many ticks it has been
@@ -21,7 +21,7 @@ _STARTS_AT_ONCE = 32
 def optimum_cost_ratios(
     is_up: Sequence[bool], tick_s: int, starts: Sequence[int], task: Task
 ) -> list[float]:
-    """What would hindsight have paid, by what the work alone costs on on-demand?
+    """The cost of the best possible choices, relative to that of the work alone on on-demand.
 
     Args:
         is_up: Whether spot is up in each tick of the trace.

@@ -1,4 +1,4 @@
-"""When was spot to be had, as far as a ledger's attempts show it?
+"""The times at which spot was available, as far as a ledger's attempts show it.
 
 In one zone, for one GPU type: up from the admission of an attempt on spot until one is interrupted
 there while no other holds any, away from then until the next admission. What happened before the
@@ -36,7 +36,7 @@ class Span(NamedTuple):
 
 
 def spot_spans(attempts: Iterable[Attempt], until: datetime) -> dict[Place, tuple[Span, ...]]:
-    """When was spot up, in each place that was tried?
+    """The times at which spot was up, in each place that was tried.
 
     Args:
         attempts: Of all runs, in any order; those that are not on spot are left out.

@@ -1,4 +1,4 @@
-"""What would a strategy have cost on a recorded spot trace? Tick by tick, paid by the second.
+"""The cost of a strategy on a recorded spot trace, tick by tick, paid by the second.
 
 The model is that of Wu et al., "Can't Be Late" (NSDI'24): on-demand can always be had, spot when
 the trace says so; every start on other capacity loses the changeover, the first one too; what an
@@ -84,7 +84,7 @@ class Replay:
 
 
 def watched(is_up: Sequence[bool], tick_s: int) -> list[SpotRecord]:
-    """What does a task know of spot at each tick, if it watches from the first one on?
+    """The record of spot that a task has at each tick, if it watches from the first one on.
 
     Args:
         is_up: Whether spot is up in each tick; at least one.
@@ -105,7 +105,7 @@ def replay(
     losses_s: Iterator[float] | None = None,
     keep_decisions: bool = False,
 ) -> Replay:
-    """What becomes of this task on this trace?
+    """The outcome of this task on this trace.
 
     Args:
         records: What it knows of spot at each tick, from its start until its deadline.

@@ -8,7 +8,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotTrace:
-    """How many spot nodes could be had in one place, tick by tick."""
+    """The number of spot nodes that were available in one place, tick by tick."""
 
     name: str
     tick_s: int
@@ -16,7 +16,7 @@ class SpotTrace:
     """During [i × tick_s, (i + 1) × tick_s)."""
 
     def is_up(self, nodes: int = 1) -> tuple[bool, ...]:
-        """When could a gang of this many nodes have run on spot? When it had all of them at once.
+        """For each tick, whether a gang of this many nodes could have run on spot.
 
         Raises:
             InvalidInput: The trace never has this many.
@@ -30,7 +30,7 @@ class SpotTrace:
 
 
 def window_starts(trace: SpotTrace, window_ticks: int, number: int, seed: int) -> tuple[int, ...]:
-    """At which ticks do the replays of one trace begin?
+    """The ticks at which the replays of one trace start.
 
     At random, one in each of equal parts of the trace, so that a few replays already stand for all
     of it; the same for every strategy, others for a trace of another name.

@@ -1,4 +1,4 @@
-"""What would a worker have made of a run on a recorded spot trace? Minute by minute.
+"""The outcome of a run under a worker on a recorded spot trace, minute by minute.
 
 `replay` is the model of the papers: one look for each tick, and a task that has watched spot from
 its start. A worker looks every minute, knows of spot what the attempts of the run show, leaves
@@ -36,7 +36,7 @@ _SPOT_NODE = Node(
 
 
 def minutes_up(is_up: Sequence[bool], tick_s: int, minutes: int) -> tuple[bool, ...]:
-    """In which minutes could a run be on spot? Where it was up from the first second to the last.
+    """For each minute, whether spot was up from its first second to its last.
 
     Args:
         is_up: Whether spot is up in each tick; after the last one it is unavailable.
@@ -58,7 +58,7 @@ def replay_worker(
     knowledge: Knowledge | None = None,
     keep_decisions: bool = False,
 ) -> Replay:
-    """What becomes of this task if a worker runs it on this trace?
+    """The outcome of this task if a worker runs it on this trace.
 
     Args:
         is_up: Whether spot is up in each tick, from the submission until the deadline.
