@@ -1,4 +1,4 @@
-"""Which nodes and GPUs does each attempt really hold? Corrects what was planned."""
+"""The nodes and GPUs that each attempt really holds. Corrects what was planned."""
 
 from collections.abc import Callable, Sequence
 

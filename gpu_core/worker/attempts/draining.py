@@ -96,7 +96,7 @@ def _notice(running: AttemptState, requested_at: datetime, deadline_at: datetime
 
 
 def deadline(requested_at: datetime, grace_s: int) -> datetime:
-    """When is an attempt that is asked to stop now killed at the latest?"""
+    """The latest moment at which an attempt is killed that is asked to stop now."""
     return requested_at + timedelta(seconds=grace_s)
 
 

@@ -173,7 +173,7 @@ def decide_ending(
 def _diagnosis(
     state: State[Any] | None, exit_: Exit | None, last_lines: Sequence[str], *, has_begun: bool
 ) -> Diagnosis | None:
-    """Why did the attempt fail, as far as its output or its flow's state says?"""
+    """The cause of the attempt's failure, as far as its output or its flow's state says."""
     if exit_ is not None and not exit_.is_flow:
         return _container_diagnosis(exit_)
     if state is not None and state.type is StateType.FAILED:
@@ -216,7 +216,7 @@ def excuse_of_end(
     has_begun: bool,
     is_folder_gone: bool,
 ) -> str | None:
-    """Which outage of the platform ended the attempt, as the worker observed? None: none did.
+    """The outage of the platform that ended the attempt, as the worker observed; None: none did.
 
     Args:
         running: The attempt; nothing of it lives.
@@ -409,7 +409,7 @@ def _end(running: AttemptState, exit_: Exit | None, is_estimated: bool, now: dat
 
 
 HEARTBEAT_S = 15
-"""How often the ledger hears that an attempt is alive: what a crash of the machine can hide."""
+"""The interval at which the ledger records that an attempt is alive: what a crash can hide."""
 
 
 def to_record(ending: Ending, now: datetime) -> dict[str, SettlementValue]:

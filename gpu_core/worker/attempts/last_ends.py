@@ -1,4 +1,4 @@
-"""Why the last attempts of runs ended that wait for their next one."""
+"""The reasons why the last attempts ended of runs that wait for their next one."""
 
 from collections.abc import Mapping, Sequence
 

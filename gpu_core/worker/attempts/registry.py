@@ -77,7 +77,7 @@ class AttemptRegistry:
         self._state_dir = state_dir
         self._ledger = ledger
         self.faults = faults or RunFaults()
-        """What went wrong for single runs: all who handle attempts one by one note it here."""
+        """The faults of single runs: all who handle attempts one by one note them here."""
         self._open: dict[str, AttemptState] = {}
         self._beats = Throttle(HEARTBEAT_S)
 

@@ -133,7 +133,7 @@ class RunFaults:
                     await act([item])
 
     def hold(self, flow_run_id: str, now: datetime) -> Hold | None:
-        """What keeps this run from being tried again already? None: nothing."""
+        """The hold of this run before its next try; None: it may be tried."""
         fault = self._faults.get(flow_run_id)
         if fault is None or now >= fault.until:
             return None
@@ -155,5 +155,5 @@ class RunFaults:
 
 
 def by_run(running: AttemptState) -> tuple[str, str]:
-    """Whose attempt is it, for what goes wrong with it: the flow run's id and name."""
+    """The owner of an attempt, for errors that concern it: the flow run's id and name."""
     return running.record.flow_run_id, running.record.name

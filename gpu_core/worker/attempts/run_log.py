@@ -96,7 +96,7 @@ def run_fields(running: AttemptState, reason: str | None = None) -> dict[str, ob
 
 
 def describe_placement(running: AttemptState, verb: str) -> str:
-    """What does the attempt hold, or wait for?
+    """The GPUs that the attempt holds, or waits for.
 
     Args:
         running: It has its GPUs.
@@ -119,7 +119,7 @@ def _nodes(running: AttemptState, separator: str = ",") -> str:
 
 
 def reasons_of_choice(running: AttemptState) -> dict[str, str]:
-    """Why was it placed where it is, by what was chosen? What its owner chose has no reason."""
+    """The reasons for its placement, by what was chosen. What its owner chose has no reason."""
     workload = running.workload
     known = {
         "GPU types": workload.gpu_type_reason,
@@ -132,7 +132,7 @@ def reasons_of_choice(running: AttemptState) -> dict[str, str]:
 
 
 def start_note(running: AttemptState) -> str:
-    """Where does the attempt start, at which price, and why there? For a Kubernetes Event."""
+    """The note of a start for a Kubernetes Event: place, price and reasons."""
     attempt = running.attempt
     price = attempt.price_micro_usd_per_gpu_hour
     sentences = [f"Attempt {attempt.number} {describe_placement(running, 'starts')}."]

@@ -70,7 +70,9 @@ class RunningPoll:
     def next_poll_at(
         self, attempts: Iterable[AttemptState], pending: Iterable[Workload], now: datetime
     ) -> datetime | None:
-        """When is it worth polling again? None: no pending workload waits for a start.
+        """The moment at which it is worth polling again.
+
+        None: no pending workload waits for a start.
 
         Args:
             pending: Those that were not admitted.
@@ -88,6 +90,9 @@ class RunningPoll:
 
 
 def _began_at(run: FlowRun, admitted_at: datetime, now: datetime) -> datetime:
-    """When did it begin, as far as its state says? Other machines' clocks may be wrong."""
+    """The moment at which it began, as far as its state says.
+
+    Other machines' clocks may be wrong.
+    """
     said_at = now if run.state is None else run.state.timestamp
     return max(admitted_at, min(said_at, now))

@@ -1,4 +1,4 @@
-"""When is the end of an attempt settled again after an error, and when is it given up?"""
+"""The moments at which the end of an attempt is settled again after an error, and the last one."""
 
 from dataclasses import dataclass
 

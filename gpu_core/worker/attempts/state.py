@@ -75,7 +75,7 @@ class AttemptState:
     is_noted: bool = False
     """Prefect has, or is about to get, what runs it: its end has to clear that."""
     start_failure: StartFailure | None = None
-    """Why it ends before it could work; None: nothing has said so."""
+    """The reason why it ends before it could work; None: nothing has said so."""
     has_unwritten_start: bool = False
     """What runs it was created, and the ledger was unavailable before it could be written down."""
     life: AttemptLife = field(init=False)
@@ -184,7 +184,7 @@ class AttemptState:
 
     @property
     def awaited_kinds(self) -> tuple[str, ...]:
-        """Which kinds of nodes does it wait for, that were not there when it was placed?"""
+        """The kinds of nodes that it waits for, and that were not there when it was placed."""
         kinds = {planned_kind(share.node) for share in self.attempt.held}
         return tuple(sorted(kind for kind in kinds if kind is not None))
 

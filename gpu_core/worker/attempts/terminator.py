@@ -1,5 +1,4 @@
-"""Which attempts have to stop, and why: preempted, cancelled, over a limit, or where they cannot
-work."""
+"""The attempts that have to stop: preempted, cancelled, over a limit, or where they cannot work."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -157,7 +156,7 @@ class Terminator:
         }
 
     async def _out_of_course(self) -> list[tuple[AttemptState, FlowRun | None]]:
-        """Whose runs do not wait, start or run by Prefect's state? None: the run was deleted.
+        """The runs that do not wait, start or run by Prefect's state; None: the run was deleted.
 
         Nearly all do, and the server, which serves all workers, takes long to write each one down.
         """

@@ -1,4 +1,4 @@
-"""What a cycle leaves in the log and among the metrics."""
+"""The log line and the metrics of a cycle."""
 
 from collections.abc import Collection, Mapping, Sequence
 

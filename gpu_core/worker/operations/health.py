@@ -50,11 +50,11 @@ class ObservedWorker:
     cycle_ended_at_s: float | None = None
     """The end of the last scheduling cycle; None: none has ended."""
     loop_ran_at_s: float
-    """When the event loop last ran."""
+    """The moment at which the event loop last ran."""
     away_since_s: float | None = None
     """Since when Prefect's API has been unavailable; None: it is available."""
     back_at_s: float | None = None
-    """When Prefect's API was available again after an outage; None: there was no outage."""
+    """The moment at which Prefect's API was back after an outage; None: there was no outage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Health:
 
 
 def judge(observed: ObservedWorker, *, stuck_after_s: float, now_s: float) -> Health:
-    """How is the worker?
+    """The health of the worker.
 
     A blocked event loop is always stuck, because everything else that is known is outdated. A
     cycle that lasts is stuck only when Prefect's API was there all that time.
@@ -165,7 +165,7 @@ class HealthMonitor:
         self._stopping_since_s = self._now_s()
 
     def health(self) -> Health:
-        """How is the worker at this moment?"""
+        """The health of the worker at this moment."""
         observed = self._observed
         if self._stopping_since_s is not None:
             return _health(observed, WorkerState.STOPPING, None, self._stopping_since_s)

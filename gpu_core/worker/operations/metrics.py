@@ -31,7 +31,7 @@ class WorkerMetrics:
         """Adds what the worker knows of the GPUs of its machine, at the moment of the scrape."""
 
     def facts(self) -> WorkerFacts:
-        """What is known now?"""
+        """The facts that are known now."""
         return self.with_devices(self._facts)
 
     def forget(self) -> None:
@@ -95,7 +95,7 @@ class WorkerMetrics:
 
 
 def hourly_cost(run: RunRecord, attempt: Attempt) -> HourlyCost:
-    """What does this attempt cost in an hour at its price of now?"""
+    """The cost of this attempt for an hour at its present price."""
     usage = usage_for(Held.by(attempt), US_PER_HOUR, attempt.price_changes[-1].rates)
     return HourlyCost(
         model=run.model,

@@ -25,7 +25,7 @@ OUTAGE_ERRNOS = frozenset(
         errno.EROFS,
     }
 )
-"""What the machine lacks for every run."""
+"""The errors of a machine that lacks something for every run."""
 
 
 def is_outage(error: BaseException) -> bool:

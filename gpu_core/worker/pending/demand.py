@@ -70,7 +70,7 @@ class PendingRuns:
     demands: tuple[Demand, ...]
     refusals: tuple[InvalidRun, ...]
     next_due_at: datetime | None
-    """When the next run that is not due yet will be."""
+    """The moment at which the next run that is not due yet will be."""
 
 
 class _RunFacts(NamedTuple):
@@ -149,7 +149,7 @@ class DemandReader:
         now: datetime,
         watch: PoolWatch | None = None,
     ) -> PendingRuns:
-        """Which runs are due, what does each want, and which cannot be used?
+        """The runs that are due, with their requests, and those that cannot be used.
 
         Args:
             reading: The queue. What it is outdated for does not compete.
@@ -229,7 +229,9 @@ class DemandReader:
         now: datetime,
         begun_with: Mapping[str, object] | None = None,
     ) -> Demand:
-        """What does this run want? Read once while it, its deployment and the policy are the same.
+        """The request of this run.
+
+        Read once while the run, its deployment and the policy are the same.
 
         Args:
             begun_with: The job variables of its open attempt; None: those that hold now.
@@ -336,7 +338,7 @@ class DemandReader:
     async def variables(
         self, flow_run: FlowRun, template: Mapping[str, Any], now: datetime
     ) -> dict[str, object]:
-        """Which job variables does this run have now, usable or not?"""
+        """The job variables of this run as they are now, usable or not."""
         deployment = await self._deployment(flow_run.deployment_id, now)
         return _merged_variables(template, deployment, _RunFacts.of(flow_run))
 
@@ -392,7 +394,10 @@ def _of_deployment(deployment: DeploymentResponse | None) -> dict[str, Any]:
 
 
 def _submitted_at(facts: _RunFacts, now: datetime) -> datetime:
-    """Since when does it wait? A start that was set to the year 1 is no database's moment."""
+    """The moment since when it waits.
+
+    A start that was set to the year 1 is no database's moment.
+    """
     return max(facts.expected_start_time or facts.created or now, _EARLIEST)
 
 
@@ -426,7 +431,7 @@ def _unread(
 
 
 def _creator(facts: _RunFacts) -> str | None:
-    """Which person made the run? Only Prefect Cloud knows; a server without accounts does not."""
+    """The person who made the run. Only Prefect Cloud knows; a server without accounts does not."""
     creator = facts.created_by
     return creator.display_value if creator is not None and creator.type == "USER" else None
 

@@ -306,7 +306,10 @@ class History:
         return self._memory.of(demand.deployment, now - _LEARNED_FROM)
 
     def _read(self, since: datetime, now: datetime) -> tuple[Sequence[Record], Sequence[Record]]:
-        """What held GPUs, and which of it has changed since the last read. Only that is read."""
+        """The records of GPU usage, and those that have changed since the last read.
+
+        Only these are read.
+        """
         versions = self._ledger.run_versions(
             since, now + _OVERLAP, provenance=Provenance.MEASURED, pool=self._pool
         )

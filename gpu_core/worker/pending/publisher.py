@@ -108,7 +108,7 @@ def _has_new_start(explanation: Explanation, shown: Shown, now: datetime) -> boo
 
 
 def waiting_state_name(run: FlowRun, reason: Reason, fixed_name: str | None) -> str:
-    """Which name does the state of a waiting run get?
+    """The name of the state of a waiting run.
 
     Args:
         run: The run as Prefect has it.

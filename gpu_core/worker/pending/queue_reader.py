@@ -1,4 +1,4 @@
-"""Which runs does Prefect hand out to the workers of the pool?"""
+"""The runs that Prefect hands out to the workers of the pool."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass

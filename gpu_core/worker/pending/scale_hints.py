@@ -32,7 +32,7 @@ class ScaleHints:
     def idle_since(
         self, nodes: Iterable[Node], allocations: Iterable[Allocation], now: datetime
     ) -> Mapping[str, datetime]:
-        """Since when has each node without work had none, as far as this worker saw?
+        """The moment since when each node without work has had none, as far as this worker saw.
 
         A worker that starts anew counts from its start: nodes stay longer then, never shorter.
         """

@@ -13,7 +13,7 @@ from gpu_core.worker.pending.demand import Demand
 async def find_refused(
     ledger: Ledger, demands: Mapping[str, Demand], policy: WaitingPolicy, now: datetime
 ) -> tuple[RefusedRun, ...]:
-    """Which of these runs do not wait any longer? The latest first.
+    """The runs that do not wait any longer, the latest first.
 
     Args:
         ledger: Knows which runs have had an attempt; asked only where a run would be refused.

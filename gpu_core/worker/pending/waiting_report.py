@@ -1,4 +1,4 @@
-"""Why runs wait, and who holds GPUs: published after each cycle, apart from the starts."""
+"""The publication of why runs wait and which hold GPUs: after each cycle, apart from the starts."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

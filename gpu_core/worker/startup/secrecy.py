@@ -25,7 +25,7 @@ class Secrets:
 
 
 def prefect_keys() -> tuple[str, ...]:
-    """By which values does this process log in at Prefect's API?"""
+    """The values by which this process logs in at Prefect's API."""
     settings = get_current_settings()
     api, headers = settings.api, settings.client.custom_headers
     known = [key.get_secret_value() for key in (api.key, api.auth_string) if key is not None]

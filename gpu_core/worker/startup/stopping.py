@@ -23,7 +23,7 @@ def stop_on_sigterm(
     cancel: Callable[[], None],
     end_process: Callable[[int], object] = os._exit,
 ) -> Iterator[None]:
-    """What does SIGTERM do while this context lasts? It cancels the task that entered it.
+    """Let SIGTERM cancel the task that entered this context, while it lasts.
 
     Prefect turns SIGTERM into SIGINT, which has no effect on a worker that was started with SIGINT
     ignored: `nohup` in the background of a script does that. Here SIGTERM needs no other signal, is

@@ -34,7 +34,10 @@ class BudgetWatch:
     async def overspent(
         self, policy: Policy, now: datetime
     ) -> list[tuple[AttemptState, RunBudgetUse]]:
-        """Which attempts must stop, and why? Also warns, once for each attempt and stage."""
+        """The attempts that must stop, each with the reason.
+
+        Also warns, once for each attempt and stage.
+        """
         watched = [running for running in self._attempts if _is_watched(running)]
         await self._learn(watched)
         stopped = []
@@ -48,7 +51,7 @@ class BudgetWatch:
     def held(
         self, policy: Policy, usage: PastUsage, now: datetime
     ) -> list[tuple[AttemptState, str]]:
-        """Which attempts must stop for a budget of their pool, team, user and so on, and why?"""
+        """The attempts that must stop for a budget of their pool, team or user, with the reason."""
         up = {each.attempt.attempt_id: each for each in self._attempts if each.phase.is_up}
         running = [(each.record, each.attempt) for each in self._attempts.holding()]
         stops = due_stops(policy.budgets, usage, running, policy.preemption.grace_period_s, now)
@@ -56,7 +59,7 @@ class BudgetWatch:
         return [(up[stop.attempt_id], stop.reason) for stop in stops if stop.attempt_id in up]
 
     def stopped(self, now: datetime) -> set[str]:
-        """Which budgets have stopped runs in their current period? By name."""
+        """The budgets that have stopped runs in their current period, by name."""
         return {name for name, until in self._stopped_until.items() if now < until}
 
     def _used(self, running: AttemptState, policy: Policy, now: datetime) -> RunBudgetUse | None:

@@ -118,7 +118,7 @@ class DecisionLog:
         self._behind = {workload.workload_id for workload in workloads} - first
 
     async def _noted_before(self, flow_run_ids: set[str]) -> frozenset[str] | None:
-        """Which of these runs are in the log as moved up? None: the ledger is unavailable."""
+        """The runs among these that the log has as moved up; None: the ledger is unavailable."""
         if not flow_run_ids:
             return frozenset()
         ask = self._ledger.runs_with_decision

@@ -58,7 +58,7 @@ class _Watched:
     """Those that have come since."""
     is_being_named: bool = False
     named: tuple[HangKind, tuple[int, ...]] | None = None
-    """How it hangs and which ranks are at fault, as its log says once the stacks are taken."""
+    """The hang and the ranks at fault, as its log says once the stacks are taken."""
 
     def lacks_stacks(self, observed: ObservedUse) -> bool:
         """Has a rank not sent its stacks that may?"""

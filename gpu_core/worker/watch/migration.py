@@ -31,7 +31,9 @@ class MigrationWatch:
     async def due(
         self, view: Callable[[], CapacityView], now: datetime
     ) -> list[tuple[AttemptState, CapacityDecision]]:
-        """Which attempts should move, and why? None between two evaluations.
+        """The attempts that should move, each with the decision.
+
+        None of them between two evaluations.
 
         Args:
             view: Makes what there is of spot and on-demand, with all that is held.

@@ -30,12 +30,12 @@ class PolicySource:
 
     @property
     def problem(self) -> str | None:
-        """Why is the file not the policy in force? None: it is, or there is no file."""
+        """The reason why the file is not the policy in force; None: it is, or there is no file."""
         return self._problem
 
     @property
     def notice(self) -> str | None:
-        """What must people know who wait under this policy? None: nothing."""
+        """The notice for people whose runs wait under this policy; None: there is none."""
         if self._path is None:
             return (
                 "The worker has no policy file: all GPUs are unpriced and none are virtual. "

@@ -22,7 +22,7 @@ class PriceSheetFile:
         self._path = path
         self._failure = LastSaid()
         self.catalog = Catalog()
-        """What it offers: nothing before it is read."""
+        """The offers of the sheet: none before it is read."""
 
     def refresh(self) -> None:
         """Read the sheet. One that cannot be used is named in the log, and the last one counts."""

@@ -104,7 +104,7 @@ class Prices:
     def of_machine(
         self, node: Node, machine: Machine, policy: Policy, now: datetime
     ) -> MachinePrice | None:
-        """What does an hour of a node's machine cost? None: unpriced."""
+        """The price of a node's machine for an hour; None: unpriced."""
         by = self._version(policy)
         if self._machines_by is None or not by.is_same(self._machines_by):
             self._machine_prices, self._machines_by = {}, by
@@ -117,7 +117,7 @@ class Prices:
     def rates(
         self, placement: Placement, policy: Policy, now: datetime, seen: Node | None = None
     ) -> Rates | None:
-        """What does an attempt with this placement pay an hour? None: unpriced.
+        """The rates of an attempt with this placement for an hour; None: unpriced.
 
         Args:
             seen: The first of its nodes, which may be gone by now; None: as it is now.

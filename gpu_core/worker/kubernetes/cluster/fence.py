@@ -13,7 +13,7 @@ from gpu_core.worker.kubernetes.jobs.job_status import runs, silent_for_s
 
 
 def fenced_nodes(view: ClusterCache, policy: KubernetesPolicy, now: datetime) -> frozenset[str]:
-    """Which nodes with pods of this pool no longer run any container?
+    """The nodes with pods of this pool that no longer run any container.
 
     On those that Kubernetes has deleted, and on silent ones whose machine is off by the word of an
     operator or of the cloud. By time alone only where the policy says so.

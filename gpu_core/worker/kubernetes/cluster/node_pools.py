@@ -24,7 +24,7 @@ class NodePools:
         self._polls = Throttle(_POLL_S)
 
     async def refresh(self, policy: KubernetesPolicy) -> tuple[Json, ...]:
-        """Which are there? As of the last minute; none where they cannot be read."""
+        """The NodePools that are there, as of the last minute; none where they cannot be read."""
         if policy.provisioner is not Provisioner.KARPENTER:
             return ()
         if self._polls.allows(anyio.current_time()):

@@ -187,7 +187,7 @@ class NodePreparation:
 
 
 def _ended(pod: Json, policy: KubernetesPolicy, now: datetime) -> AttemptOutcome | None:
-    """How did this pod end, or that it never will begin? None: it still runs."""
+    """The end of this pod, or the reason why it never starts; None: it still runs."""
     if has_pod_ended(pod):
         return ending_of(pod)
     created_at = parse_moment(pod["metadata"].get("creationTimestamp"))

@@ -13,7 +13,7 @@ _log = logging.getLogger("prefect.gpu.kubernetes")
 
 
 async def read_workers_own(api: KubernetesApi, rights: MissingRights) -> WorkersOwn | None:
-    """Which ServiceAccount is the worker's own? None: it logs in with no ServiceAccount.
+    """The worker's own ServiceAccount and Secrets; None: it logs in with no ServiceAccount.
 
     Its account is read from its token, its Secrets from its own pod, where it runs in one.
 

@@ -46,7 +46,7 @@ class PriorityClasses:
         self._warn(policy)
 
     def queue_for(self, queue: str | None, policy: Policy) -> str | None:
-        """Whose class do the pods of a run with the points of this queue get? None: none."""
+        """The queue whose class the pods of a run with the points of this queue get; None: none."""
         return queue_with_class(queue, policy.priorities, self._installed)
 
     async def _read(self) -> None:

@@ -6,7 +6,7 @@ from gpu_core.adapters.kubernetes import KubernetesError
 from gpu_core.decisions.kubernetes.status.api_errors import GRANTED_BY, missing_right
 
 NO_OUTPUT = "runs do not have the output of their pods"
-"""What goes without `pods/log`."""
+"""The consequence of a missing right to `pods/log`."""
 
 _log = logging.getLogger("prefect.gpu.rights")
 

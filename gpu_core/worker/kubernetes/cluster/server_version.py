@@ -1,4 +1,4 @@
-"""Which version of Kubernetes is there, and may manifests be written for the policy's version?"""
+"""The cluster's version of Kubernetes, and whether manifests suit the policy's version."""
 
 import logging
 

@@ -175,6 +175,6 @@ class AttemptObjects:
 
 
 def path_in(item: Json, group: str = "/api/v1", plural: str = "pods") -> str:
-    """Where is this object in the API?"""
+    """The path of this object in the API."""
     metadata = item["metadata"]
     return f"{group}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"

@@ -37,7 +37,7 @@ class Bindings:
         self._offers = offers
 
     def current(self, running: AttemptState, unsettled: Sequence[AttemptState]) -> Binding | None:
-        """Which GPUs of the nodes that its pods are bound to does it hold?
+        """The GPUs that it holds, on the nodes that its pods are bound to.
 
         Those are other ones than it was placed on where it waited for new nodes, and where Kueue
         and the kube-scheduler place it; these also bind it later.
@@ -65,7 +65,7 @@ class Bindings:
         return None if found is None else Binding(placement=found, since=since, node=nodes[0])
 
     def final(self, running: AttemptState, unsettled: Sequence[AttemptState]) -> Binding | None:
-        """Which GPUs did it hold, of which nothing lives any more?
+        """The GPUs that it held, of which nothing lives any more.
 
         Returns:
             None: those that are written down.
@@ -93,7 +93,7 @@ class Bindings:
     def allocations(
         self, attempts: Sequence[AttemptState], policy: Policy
     ) -> tuple[Allocation, ...]:
-        """What do they hold? One that others place, no GPU that a bound attempt holds.
+        """The allocations of these attempts. One that others place holds no GPU of a bound attempt.
 
         Others may bind one to GPUs of an attempt whose end is not seen yet.
         """
@@ -183,7 +183,7 @@ class Bindings:
         return max(known) <= came_at
 
     def _left_at(self, pod: Json) -> datetime | None:
-        """When did it leave its node? None: it has not, or it is unknown.
+        """The moment at which the pod left its node; None: it has not, or it is unknown.
 
         Another node with the same name is there only after the machine was gone.
         """
@@ -197,7 +197,7 @@ class Bindings:
 
 
 def _flavor_without_node(running: AttemptState) -> Flavor:
-    """What kind of GPU did it hold, where nothing is known of its node?
+    """The kind of GPU that it held, where nothing is known of its node.
 
     Its pods are only on nodes of the types that it asked for, or of the kind that it waited for.
     """

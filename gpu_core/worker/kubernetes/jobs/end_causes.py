@@ -1,4 +1,4 @@
-"""Which pods say why an attempt ended? The worker's own deletions are no cause."""
+"""The pods that say why an attempt ended. The worker's own deletions are no cause."""
 
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.kubernetes.status.pod_termination import ending_of
@@ -18,7 +18,10 @@ class EndCauses:
         self._causes: dict[str, dict[str, Json]] = {}
 
     def note(self, attempt_id: str) -> None:
-        """Which pods end without us, and how? What the worker ends from here on is no cause."""
+        """Note the pods that end without the worker.
+
+        What the worker ends from here on is no cause.
+        """
         pods = self._view.pods_of(attempt_id)
         causes = {pod["metadata"]["uid"]: pod for pod in pods if ending_of(pod) is not None}
         if causes:

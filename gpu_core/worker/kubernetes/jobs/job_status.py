@@ -1,4 +1,4 @@
-"""Whether an attempt lives, how it ended, and whether it is where it can never work."""
+"""The life of an attempt: whether it lives, how it ended, and whether it can work where it is."""
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -109,7 +109,7 @@ def exit_of(
     is_flow: bool,
     nodes: int = 1,
 ) -> Exit | None:
-    """How did an attempt end, of which nothing lives?
+    """The end of an attempt of which nothing lives.
 
     Args:
         jobs: Its Jobs that are there.
@@ -147,7 +147,9 @@ _MAY_FOLLOW = frozenset({Cause.FAILED, Cause.COMPLETED})
 def silent_partner_of(
     ended: Sequence[Json], pods: Sequence[Json], nodes: Mapping[str, Json]
 ) -> str | None:
-    """Which node did not report when a pod of another node ended their gang? None: none.
+    """The node that did not report when a pod of another node ended their gang.
+
+    None: there is none.
 
     Args:
         ended: The pods whose ends say why the attempt ended.
@@ -250,7 +252,10 @@ def image_trouble(
 
 
 def bound_at(pods: Iterable[Json]) -> datetime | None:
-    """Since when have all these pods been on nodes? None: one is not, or there is none."""
+    """The moment since when all these pods have been on nodes.
+
+    None: one is not, or there is none.
+    """
     moments = []
     for pod in pods:
         conditions = {c["type"]: c for c in (pod.get("status") or {}).get("conditions") or ()}
@@ -284,7 +289,7 @@ def given_up(found: AttemptOutcome, policy: KubernetesPolicy) -> TerminationRequ
 def waiting_outcome(
     jobs: Sequence[Json], pods: Sequence[Json], events: Sequence[Json]
 ) -> AttemptOutcome | None:
-    """What does it wait for? None: it runs, or has ended."""
+    """The cause for which it waits; None: it runs, or has ended."""
     if not jobs:
         return None
     found = observe(jobs, pods, events)

@@ -64,7 +64,7 @@ def is_custom_pending(item: Json) -> bool:
 def custom_exit_of(
     item: Json | None, pods: Sequence[Json], last_lines: Sequence[str]
 ) -> Exit | None:
-    """How did an attempt end, of which nothing lives?
+    """The end of an attempt of which nothing lives.
 
     Args:
         item: Its object as it was seen last.

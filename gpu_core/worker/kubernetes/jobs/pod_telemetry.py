@@ -44,7 +44,7 @@ class PodTelemetry:
         start: datetime,
         end: datetime,
     ) -> tuple[GpuSummary, ...]:
-        """What did the GPUs of these pods do? Empty: that is unknown. A failure is said once.
+        """The activity of the GPUs of these pods. Empty: it is unknown. A failure is logged once.
 
         Args:
             policy: Which Prometheus is asked.

@@ -71,7 +71,7 @@ class RunReferences:
         self._template = template
         self._namespace = namespace
         self.workers_own: WorkersOwn | None = None
-        """What runs may never use."""
+        """The objects that runs may never use."""
         self._rendering = _Rendering({}, namespace)
         self._logged: set[Reference] = set()
 
@@ -122,7 +122,7 @@ class RunReferences:
         self._warn(running, unlisted(found, permission))
 
     def further_requests(self, variables: Json) -> tuple[FurtherRequest, ...]:
-        """Which extended resources do the containers of its pod ask for that are not the run's?
+        """The extended resources that containers of its pod other than the run's ask for.
 
         Args:
             variables: Its job variables over the deployment's over the pool's defaults.
@@ -130,7 +130,7 @@ class RunReferences:
         return self._current().rendered(variables).further
 
     def further_size(self, variables: Json) -> FurtherSize | None:
-        """What CPU and memory does its pod need beyond the run's container? None: none.
+        """The CPU and memory that its pod needs beyond the run's container; None: none.
 
         Args:
             variables: Its job variables over the deployment's over the pool's defaults.
@@ -138,7 +138,7 @@ class RunReferences:
         return self._current().rendered(variables).further_size
 
     async def namespace_of(self, variables: Json) -> str:
-        """In which namespace is the Job with these job variables created?
+        """The namespace in which the Job with these job variables is created.
 
         Args:
             variables: The run's; the deployment's and the pool's defaults stand for missing ones.
@@ -223,11 +223,11 @@ class _Rendering:
         self._by_template = self.with_variables(defaults) | _claimed(defaults.get("volumes"))
 
     def with_variables(self, variables: Json) -> frozenset[Reference]:
-        """What does the Job refer to with these variables?"""
+        """The references of the Job with these variables."""
         return self.rendered(variables).references
 
     def rendered(self, variables: Json) -> _Rendered:
-        """What is in the Job with these variables?"""
+        """The content of the Job with these variables."""
         if self._last is None or self._last[0] is not variables:
             self._last = variables, self._remembered(variables)
         return self._last[1]
@@ -244,7 +244,7 @@ class _Rendering:
     def compared(
         self, brought: frozenset[Reference], by_template: frozenset[Reference] | None = None
     ) -> JobReferences:
-        """Which of these references come from the run's own job variables?"""
+        """The references among these that come from the run's own job variables."""
         trusted = self._by_template | (by_template or frozenset())
         place = next((each for each in brought if each.what is Referred.NAMESPACE), None)
         return JobReferences(

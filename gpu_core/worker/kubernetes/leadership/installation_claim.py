@@ -68,7 +68,7 @@ class InstallationClaim:
         self._pool = pool
         self._holder = holder
         self.installation = installation
-        """Whose worker this is."""
+        """The installation of this worker."""
         self._claim: PoolClaim | None = None
         self._renewed_at_s = 0.0
         self._seen: _Seen | None = None

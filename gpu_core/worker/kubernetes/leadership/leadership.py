@@ -24,7 +24,7 @@ from gpu_core.worker.operations.threads import in_thread
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedPool:
-    """Whose acting worker is looked for.
+    """The pool whose acting worker is wanted.
 
     Attributes:
         id: The pool's id in Prefect, at this moment.

@@ -68,7 +68,7 @@ def _machine(node: Node, nodes: int) -> Machine:
 
 
 def boot_id() -> str | None:
-    """Which boot of this machine is it? None: its system has no ids of boots."""
+    """The id of this boot of the machine; None: its system has no ids of boots."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:

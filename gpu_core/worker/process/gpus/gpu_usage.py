@@ -47,7 +47,7 @@ class UsageReader:
         self._pause_s = _FIRST_PAUSE_S
 
     def read(self, expected: Collection[str]) -> ProcessesByGpu:
-        """Who computes on which GPU? GPUs that do not answer are missing.
+        """The processes on each GPU. GPUs that do not answer are missing.
 
         Where NVML failed, or one of the expected GPUs was missing, it is initialised anew, at first
         after 5 s, then after pauses that double up to 5 min.

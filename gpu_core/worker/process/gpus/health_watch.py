@@ -73,11 +73,11 @@ class HealthWatch:
             self._thread.start()
 
     def set_runs(self, runs: Collection[Collection[str]]) -> None:
-        """Which GPUs compute together, run by run?"""
+        """Note which GPUs compute together, run by run."""
         self._runs = {gpu_id: frozenset(run) for run in runs for gpu_id in run}
 
     def verdicts(self) -> dict[str, HealthVerdict]:
-        """How is each GPU, by what was found since the worker started?"""
+        """The verdict on each GPU, by the findings since the worker started."""
         return {gpu_id: health.verdict for gpu_id, health in [*self._health.items()]}
 
     def take_windows(self) -> tuple[GpuWindow, ...]:
