@@ -158,7 +158,7 @@ class Checkpointing:
         self._prefect = prefect_report_of(run)
         self._report_lock = threading.Lock()
         self.progress = Progress(run, ranks, clock, self._prefect)
-        """What the worker learns of this process's steps: `due` and `save` report them."""
+        """The report of this process's steps to the worker, made by `due` and `save`."""
         self._has_warned = False
 
     def __enter__(self) -> Self:

@@ -13,7 +13,7 @@ from gpu_core.runtime.tracking import run_tags
 
 
 class GpuRunContextProvider(RunContextProvider):
-    """Which flow run, deployment, attempt and team does an MLflow run belong to?"""
+    """The flow run, deployment, attempt and team that an MLflow run belongs to."""
 
     def in_context(self) -> bool:
         """Is this process part of a run that a GPU worker started?"""

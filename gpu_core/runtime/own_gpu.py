@@ -1,4 +1,4 @@
-"""On which GPU does this process compute?"""
+"""The GPU on which this process computes."""
 
 import sys
 from collections.abc import Mapping

@@ -34,7 +34,7 @@ class PodProgress:
         self._has_said_quiet = False
 
     def labels(self, own: ProgressReport, now: datetime) -> dict[str, Label]:
-        """What this rank sends now; empty: nothing.
+        """The labels that this rank sends now; empty: nothing.
 
         Args:
             own: Its report.

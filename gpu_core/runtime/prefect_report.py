@@ -103,7 +103,9 @@ class PrefectReport:
 
 
 def _read(progress: "Callable[[], dict[str, Label]]") -> "dict[str, Label]":
-    """What it says; nothing where it fails: neither training nor a checkpoint's report hangs on it.
+    """The labels of the progress.
+
+    None where reading fails: no training and no report depends on it.
 
     It reads the files of other ranks and asks their processes, each of which may be at fault.
     """
@@ -115,7 +117,7 @@ def _read(progress: "Callable[[], dict[str, Label]]") -> "dict[str, Label]":
 
 
 def prefect_report_of(run: RunContext | None) -> PrefectReport | None:
-    """How does this process report to its worker? None: it shares a folder.
+    """The report of this process to its worker; None: it shares a folder.
 
     What is not of the first rank is sent only while it hangs.
     """

@@ -163,7 +163,7 @@ class Progress:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """What is done in this block takes its time, and is no step."""
+        """Note that the work in this block takes its time, and is no step."""
         if not self._is_reporting:
             yield
             return
@@ -193,7 +193,7 @@ class Progress:
             write_progress_report(self._run_dir, self._current())
 
     def _labels(self) -> dict[str, Label]:
-        """What this rank sends to a worker that shares no folder; any thread may ask."""
+        """The labels that this rank sends to a worker that shares no folder. Any thread may ask."""
         return self._pod.labels(self._current(), datetime.now(UTC))
 
     def _current(self) -> ProgressReport:
@@ -207,7 +207,7 @@ class Progress:
 
 
 def _node_rank(environment: Mapping[str, str]) -> int | None:
-    """Which node of a gang is this, from 0? None: nothing says so."""
+    """The number of this node in its gang, from 0; None: nothing says so."""
     text = environment.get("NODE_RANK", "")
     return int(text) if text.isascii() and text.isdecimal() else None
 

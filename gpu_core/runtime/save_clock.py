@@ -39,7 +39,7 @@ class SaveSchedule:
             self._fixed_s = run.checkpoint_interval_s
         self._born_s = clock() - _age_s(run)
         self.times = SaveTimes()
-        """What the latest saves took."""
+        """The times of the latest saves."""
         self._failures = 0
         self._last_save_at_s: float | None = None
         self._since_s = clock()

@@ -15,7 +15,7 @@ from gpu_core.decisions.checkpoints.save_interval import SaveTime
 _log = logging.getLogger(__name__)
 
 FATAL = (StaleAttempt, AlreadyCommitted)
-"""What no later save could fix: this process must not save any more."""
+"""An error that no later save could fix: this process must not save any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

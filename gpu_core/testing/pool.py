@@ -16,7 +16,7 @@ from gpu_core.testing.clock import Clock
 
 
 class MemoryPool:
-    """Who would start, on which GPUs, and why does the rest wait?
+    """A pool in memory, whose cycles say who starts, on which GPUs, and why the rest waits.
 
     A cycle is planned as the worker plans it; its commands take effect at once. A preempted
     workload has left its GPUs when `cycle` returns, and the next cycle starts the workload that
@@ -83,7 +83,7 @@ class MemoryPool:
         return workload
 
     def plan(self) -> Plan:
-        """What would the next cycle do? Nothing changes.
+        """The plan of the next cycle. Nothing changes.
 
         Raises:
             InvalidInput: The nodes contradict each other.
@@ -110,7 +110,7 @@ class MemoryPool:
         return plan
 
     def explanation(self, workload_id: str) -> Explanation | None:
-        """Why did it wait in the last cycle? None: that cycle did not see it wait."""
+        """The explanation of its wait in the last cycle; None: that cycle did not see it wait."""
         return self._explanations.get(workload_id)
 
     def save(self, workload_id: str) -> None:

@@ -97,7 +97,7 @@ def look_at_aws(
     timeout_s: int = 20,
     client: ClientFactory | None = None,
 ) -> Look:
-    """What does AWS offer in these regions?
+    """The offerings of AWS in these regions.
 
     Args:
         regions: Such as `us-east-1`.

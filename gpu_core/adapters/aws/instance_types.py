@@ -15,7 +15,7 @@ _SUSTAINED = re.compile(r"(?:(\d+)x )?(\d+) Gigabit")
 
 
 def instance_type_of(row: Mapping[str, Any]) -> InstanceType | None:
-    """Which instance type is this? None: it has no NVIDIA GPU.
+    """The instance type of a row; None: it has no NVIDIA GPU.
 
     Args:
         row: One of `InstanceTypes` in the answer to `describe_instance_types`.

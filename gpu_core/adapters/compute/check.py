@@ -13,7 +13,7 @@ _SHOWN = 300
 
 
 def compute_on(gpu_id: str) -> Computation:
-    """What does a small computation on this GPU show?
+    """The result of a small computation on this GPU.
 
     Args:
         gpu_id: Its UUID.

@@ -37,7 +37,10 @@ def write_activity_report(run_dir: Path, activity: RunActivity) -> None:
 
 
 def read_activity_report(run_dir: Path) -> RunActivity | None:
-    """What do the run's GPUs and processes do? None: unknown, which nothing may be decided from."""
+    """The activity of the run's GPUs and processes.
+
+    None: unknown, which nothing may be decided from.
+    """
     path = run_dir / _FILE
     try:
         return _activity(json.loads(read_plain_file(path, _LARGEST_BYTES)))

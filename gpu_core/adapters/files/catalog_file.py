@@ -16,7 +16,7 @@ from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
 
 
 def load_catalog(path: Path = DEFAULT_CATALOG, own_sheets: Sequence[Path] = ()) -> Catalog:
-    """What is known to be had?
+    """The catalog of known offerings.
 
     Args:
         path: The refreshed catalog. Where there is none, the snapshot of the package counts.
@@ -37,7 +37,7 @@ def shipped_catalog() -> Catalog:
 
 
 def load_sheet(path: Path) -> Catalog:
-    """Which catalog does this price sheet hold, in YAML or JSON?
+    """The catalog in this price sheet, in YAML or JSON.
 
     Raises:
         InvalidInput: The file cannot be read, or a field cannot be used.

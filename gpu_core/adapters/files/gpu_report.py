@@ -55,7 +55,7 @@ def write_gpu_report(
 
 
 def read_gpu_report(run_dir: Path) -> tuple[GpuSummary, ...]:
-    """What did the GPUs of this run do? Empty: nothing was sampled, or it cannot be understood."""
+    """The activity of this run's GPUs. Empty: nothing was sampled, or it cannot be understood."""
     path = run_dir / GPUS_FILE
     try:
         record = json.loads(read_plain_file(path, _LARGEST_BYTES))
@@ -71,7 +71,7 @@ def read_gpu_report(run_dir: Path) -> tuple[GpuSummary, ...]:
 
 
 def read_host_report(run_dir: Path) -> HostSummary | None:
-    """What did this run take of its machine? None: not sampled, or it cannot be understood."""
+    """The usage of its machine by this run; None: not sampled, or it cannot be understood."""
     try:
         record = json.loads(read_plain_file(run_dir / GPUS_FILE, _LARGEST_BYTES))
         row = record.get("host")

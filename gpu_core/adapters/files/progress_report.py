@@ -35,13 +35,13 @@ class ProgressReport:
     longest_step_s: float | None = None
     """The longest time between two steps, with pauses that were not announced."""
     phase: str | None = None
-    """What it does instead of steps: `restoring`, `saving`, `evaluating`, `ended`."""
+    """The rank's state other than steps: `restoring`, `saving`, `evaluating`, `ended`."""
     used_at: datetime | None = None
     """The last request, or action of a person, that the flow has reported."""
     gpu_id: str | None = None
     """The UUID of the GPU that the rank computes on; None: unknown."""
     node_rank: int | None = None
-    """Which node of its gang it is on, from 0; None: it says nothing of a gang."""
+    """The number of its node in the gang, from 0; None: it says nothing of a gang."""
     dumps_stacks: bool = False
     """SIGUSR2 makes the process write its stacks into `stacks-RANK.txt`."""
 
@@ -62,8 +62,10 @@ def write_progress_report(run_dir: Path, report: ProgressReport) -> None:
 
 
 def read_progress_reports(run_dir: Path, attempt_id: str) -> tuple[ProgressReport, ...]:
-    """What have the ranks of this attempt done last? By rank; those that do not report here are
-    left out."""
+    """The last progress of the ranks of this attempt, by rank.
+
+    Those that do not report here are left out.
+    """
     ranks = sorted(
         int(found[1])
         for path in run_dir.glob("progress-*.json")

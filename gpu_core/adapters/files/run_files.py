@@ -44,7 +44,10 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointReport:
-    """What is safe of this attempt. Its existence says that the run saves when given notice."""
+    """The newest saved checkpoint of this attempt.
+
+    Its existence says that the run saves when given notice.
+    """
 
     attempt_id: str
     restored_from: str | None = None
@@ -124,7 +127,10 @@ def write_checkpoint_report(run_dir: str | Path, report: CheckpointReport) -> No
 
 
 def read_checkpoint_report(run_dir: str | Path) -> CheckpointReport | None:
-    """What is safe? None: the run does not save, or the file cannot be understood (logged)."""
+    """The report of checkpoints.
+
+    None: the run does not save, or the file cannot be understood (logged).
+    """
     return read_record(Path(run_dir, CHECKPOINT_FILE), _checkpoint_report)
 
 
@@ -138,7 +144,7 @@ def checkpoint_report_of(values: Mapping[str, object]) -> CheckpointReport | Non
 
 
 def read_exit_report(run_dir: str | Path) -> ExitReport | None:
-    """How did the command end? None: its end was not seen, or the file cannot be understood."""
+    """The end of the command; None: its end was not seen, or the file cannot be understood."""
     return read_record(Path(run_dir, EXIT_FILE), _exit_report)
 
 

@@ -22,7 +22,7 @@ def is_file(path: Path) -> bool:
 
 
 def read_text_file(path: Path, what: str) -> str:
-    """What does this file say? One whose name ends in `.gz` is unpacked.
+    """The text of this file. One whose name ends in `.gz` is unpacked.
 
     Args:
         what: What it is, for the errors, such as `trace`.
@@ -57,7 +57,7 @@ def _unpacked(path: Path, what: str) -> str:
 
 
 def read_json_file(path: Path, what: str) -> Any:
-    """Which data does this file hold?
+    """The data of this file.
 
     Raises:
         InvalidInput: It cannot be read, is no JSON, nested too deeply, or has too long a number.

@@ -10,7 +10,7 @@ _MOST_NEIGHBOURS = 1_000
 
 
 def unreadable(path: Path, error: Exception, what: str) -> InvalidInput:
-    """Why can this file not be read, and what would help?
+    """The error for a file that cannot be read, with the remedy.
 
     Args:
         path: As the person wrote it.

@@ -39,7 +39,7 @@ class YamlDocument:
 
 
 def read_yaml(path: Path, what: str) -> tuple[Any, dict[str, int]]:
-    """What does this file hold, and in which line is each field, by its dotted path?
+    """The data of this file, and the line of each field, by its dotted path.
 
     Args:
         what: What it is, for the errors, such as `policy file`.
@@ -53,7 +53,7 @@ def read_yaml(path: Path, what: str) -> tuple[Any, dict[str, int]]:
 
 
 def parse_yaml(text: str, source: str) -> tuple[Any, dict[str, int]]:
-    """What does this text hold, and in which line is each field? One document at most.
+    """The data of this text, and the line of each field. One document at most.
 
     Args:
         source: Where it comes from, for the errors, such as a file's path.
@@ -71,7 +71,7 @@ def parse_yaml(text: str, source: str) -> tuple[Any, dict[str, int]]:
 
 
 def parse_yaml_documents(text: str, source: str) -> list[YamlDocument]:
-    """Which documents does this text hold? Empty ones are left out, as `kubectl` does it.
+    """The documents of this text. Empty ones are left out, as `kubectl` does it.
 
     Raises:
         InvalidInput: As `read_yaml` has it; of a stream nothing is used then.
@@ -210,7 +210,7 @@ def _constructed(loader: yaml.SafeLoader, root: yaml.Node | None, source: str) -
 
 
 def _impossible(root: yaml.Node, source: str) -> tuple[str, str]:
-    """Which of the file's values cannot be constructed, and where is it?"""
+    """The value of the file that cannot be constructed, and its place."""
     waiting = [root]
     while waiting:
         node = waiting.pop()

@@ -8,7 +8,7 @@ from gpu_core.decisions.requests.runs.run_context import ATTEMPT_ID_VARIABLE
 
 
 def attempt_id_of(process: psutil.Process) -> str | None:
-    """Whose process is it, by its mark? None: it has none, or is gone."""
+    """The attempt that a process belongs to, by its mark; None: it has none, or is gone."""
     return (environment_of(process) or {}).get(ATTEMPT_ID_VARIABLE)
 
 

@@ -14,7 +14,7 @@ from gpu_core.decisions.model.errors import GpuSchedulingError
 from gpu_core.decisions.telemetry.node_metrics import GpuPod
 
 SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
-"""Where kubelets have it."""
+"""The kubelet's usual path of it."""
 
 _ANSWER_S = 2.0
 _GPU_RESOURCES = "nvidia.com/"
@@ -28,7 +28,7 @@ class PodResourcesError(GpuSchedulingError):
 
 
 def read_gpu_pods(socket: Path = SOCKET) -> tuple[GpuPod, ...]:
-    """Which containers of this node hold NVIDIA devices?
+    """The containers of this node that hold NVIDIA devices.
 
     Raises:
         PodResourcesError: There is no kubelet at this socket, or its answer cannot be understood.

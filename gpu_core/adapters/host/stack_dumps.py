@@ -20,7 +20,7 @@ _POLL_S = 0.05
 def dump_stacks(
     run_dir: Path, attempt_id: str, reports: Sequence[ProgressReport]
 ) -> dict[int, str]:
-    """What do these ranks do at this moment? By rank; those that do not answer are left out.
+    """The stacks of these ranks at this moment, by rank. Those that do not answer are left out.
 
     The main thread is the first of each.
 

@@ -56,9 +56,9 @@ class KubernetesLease:
         self._seen: _Seen | None = None
         self._renewed_at_s: float | None = None
         self.holder: str | None = None
-        """Who has it, as last seen."""
+        """The holder, as last seen."""
         self.failure: str | None = None
-        """Why the last try failed; None: it showed the holder."""
+        """The reason why the last try failed; None: it showed the holder."""
 
     @property
     def is_held(self) -> bool:

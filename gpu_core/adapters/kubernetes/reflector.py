@@ -62,7 +62,7 @@ class Reflector(Generic[Kept]):
         self._objects: dict[str, Kept] = {}
         self._synced = anyio.Event()
         self.failure: str | None = None
-        """Why the copy may be behind; None: it is up to date as far as is known."""
+        """The reason why the copy may be behind; None: it is up to date as far as is known."""
 
     def __iter__(self) -> Iterator[Kept]:
         return iter(list(self._objects.values()))

@@ -53,7 +53,7 @@ def replace_bills(
 def read_bills_in(
     connection: sa.Connection, instances: Iterable[str], window: Window
 ) -> list[AttemptBill]:
-    """What do bills for a time in this window say of these machines?"""
+    """The bills of these machines, for a time in this window."""
     found: list[AttemptBill] = []
     for ids in chunks(sorted(set(instances))):
         here = (_c.instance.in_(ids), _c.bill_start < window.end, _c.bill_end > window.start)
@@ -62,7 +62,7 @@ def read_bills_in(
 
 
 def read_run_bills(connection: sa.Connection, flow_run_ids: Sequence[str]) -> dict[str, RunBill]:
-    """What do bills say of these runs? Without those of which they say nothing."""
+    """The bills of these runs. Runs without a bill are left out."""
     found: list[AttemptBill] = []
     for ids in chunks(flow_run_ids):
         statement = sa.select(attempt_bills).where(_c.flow_run_id.in_(ids))
@@ -71,7 +71,7 @@ def read_run_bills(connection: sa.Connection, flow_run_ids: Sequence[str]) -> di
 
 
 def read_bill_sums(connection: sa.Connection, asked: CostQuestion) -> dict[Keys, BillSum]:
-    """What do bills say of each group, that are for a time in the window?
+    """The sums of bills of each group, for bills of a time in the window.
 
     A bill that is for a time beyond it says nothing: its parts are not divided.
     """

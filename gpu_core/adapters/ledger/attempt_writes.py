@@ -34,7 +34,7 @@ _RESUMED = (EndReason.PREEMPTED, EndReason.BUDGET_HELD)
 
 
 class AttemptWrites(LedgerDatabase):
-    """What is written about runs and their attempts, by the installation that has the pool."""
+    """The writes about runs and their attempts, by the installation that has the pool."""
 
     def claim_pool(self, wanted: PoolClaim, instead_of: PoolClaim | None = None) -> PoolClaim:
         """Claim a pool for an installation, or renew its claim. Returns the claim that counts now.
@@ -51,7 +51,7 @@ class AttemptWrites(LedgerDatabase):
         return now
 
     def pool_claim(self, pool_id: str) -> PoolClaim | None:
-        """Which installation acts for this pool? None: none has claimed it."""
+        """The installation that acts for this pool; None: none has claimed it."""
         with self._reader.begin() as connection:
             return read_claim(connection, pool_id)
 
@@ -388,7 +388,10 @@ class AttemptWrites(LedgerDatabase):
 
 @cache
 def _recorded(dialect: str) -> Any:
-    """How runs are written down. It is made once: that takes longer than to write some runs."""
+    """The statement that records runs.
+
+    It is made once: that takes longer than to write some runs.
+    """
     insert = upsert(dialect)(runs)
     corrected = {
         column.name: insert.excluded[column.name]

@@ -16,7 +16,7 @@ def read_budget_uses(
     provenance: Provenance | None,
     pool: str | None = None,
 ) -> tuple[BudgetUse, ...]:
-    """What have the budgets of this policy used in the periods of this moment?
+    """The use of the budgets of this policy in the periods of this moment.
 
     Args:
         ledger: The ledger, open.

@@ -30,11 +30,11 @@ class KnownCapacity:
     by_node: Mapping[str, CapacityInterval]
     """The last one of each node, if it is open or ended in the hour before the last look."""
     last_look: datetime | None
-    """When a worker last saw one of the host's machines; None: never."""
+    """The moment at which a worker last saw one of the host's machines; None: never."""
 
 
 def read_known(connection: sa.Connection, host: str, damaged: set[str]) -> KnownCapacity:
-    """Which machines of this host are there, or were recently, and when was the last one seen?
+    """The machines of this host that are there, or were recently, and when one was seen last.
 
     Args:
         damaged: The rows that cannot be read and were named; they are left out.
@@ -56,7 +56,7 @@ def _last_look(connection: sa.Connection, host: str) -> datetime | None:
 
 
 def read_first(connection: sa.Connection, pool: str | None) -> datetime | None:
-    """When did the first machine begin to count, of a pool or of all?"""
+    """The moment at which the first machine began to count, of a pool or of all."""
     which = sa.true() if pool is None else _c.pool == pool
     return _extreme(connection, sa.func.min, _c.since, which)
 
@@ -77,7 +77,7 @@ def _extreme(
 def read_overlapping(
     connection: sa.Connection, start: datetime, end: datetime, damaged: set[str]
 ) -> tuple[CapacityInterval, ...]:
-    """Which intervals have a time in [start, end)? In the order of their beginnings.
+    """The intervals with a time in [start, end), in the order of their beginnings.
 
     Args:
         damaged: The rows that cannot be read and were named; they are left out.

@@ -1,4 +1,4 @@
-"""What was spent: sums of costs, bills, alerts of budgets, and what MLflow does not have yet."""
+"""The records of spending: sums of costs, bills, alerts of budgets, and costs that MLflow lacks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -40,15 +40,15 @@ from gpu_core.decisions.quota.budget_alerts import AlertMark
 
 
 class CostRecords(LedgerDatabase):
-    """What runs and machines cost, and what of it was reported."""
+    """The costs of runs and machines, and what of them was reported."""
 
     def cost_slices(self, asked: CostQuestion) -> tuple[list[CostSlice], dict[Keys, int]]:
-        """What did each group hold, in slices of one price, and how many runs has it?"""
+        """The usage of each group, in slices of one price, and its number of runs."""
         with self._reader.begin() as connection:
             return read_cost_slices(connection, asked)
 
     def cost_slices_by_day(self, asked: CostQuestion) -> list[list[CostSlice]]:
-        """What did each group use and cost on each UTC day that begins in the window?"""
+        """The usage and cost of each group on each UTC day that starts in the window."""
         start, end = asked.window.start, asked.window.end
         days = [Window.of_day(start.date() + timedelta(days=n)) for n in range((end - start).days)]
         with self._reader.begin() as connection:
@@ -56,7 +56,7 @@ class CostRecords(LedgerDatabase):
             return [held.slices for held in by_day]
 
     def capacity_cost(self, asked: CostQuestion) -> CapacityCost:
-        """What did machines cost in the window, and which part of that did runs pay?
+        """The cost of machines in the window, and the part of it that runs paid.
 
         With a pool only the machines that its worker wrote down, with what all pools' runs paid.
         """
@@ -71,7 +71,7 @@ class CostRecords(LedgerDatabase):
         return capacity_cost(intervals, held, window, now, twice)
 
     def month_work(self, asked: WorkQuestion) -> MonthWork:
-        """What ran in a month, as far as savings depend on it?"""
+        """The work of a month, as far as savings depend on it."""
         with self._reader.begin() as connection:
             return read_month_work(connection, asked)
 
@@ -107,22 +107,22 @@ class CostRecords(LedgerDatabase):
         return self._commits.write(write)
 
     def bills_in(self, instances: Iterable[str], window: Window) -> tuple[AttemptBill, ...]:
-        """What do bills for a time in this window say of these machines?"""
+        """The bills of these machines, for a time in this window."""
         with self._reader.begin() as connection:
             return tuple(read_bills_in(connection, instances, window))
 
     def run_bills(self, flow_run_ids: Iterable[str]) -> dict[str, RunBill]:
-        """What do bills say of these runs? Without those of which they say nothing."""
+        """The bills of these runs. Runs without a bill are left out."""
         with self._reader.begin() as connection:
             return read_run_bills(connection, list(dict.fromkeys(flow_run_ids)))
 
     def bill_sums(self, asked: CostQuestion) -> dict[Keys, BillSum]:
-        """What do bills for a time in the window say of each group?"""
+        """The sums of each group over bills for a time in the window."""
         with self._reader.begin() as connection:
             return read_bill_sums(connection, asked)
 
     def budget_alerts(self, pool: str) -> tuple[AlertMark, ...]:
-        """Which marks of this pool's budgets were reported?"""
+        """The marks of this pool's budgets that were reported."""
         c = budget_alerts.c
         statement = sa.select(c.budget, c.period_start, c.percent).where(c.pool == pool)
         with self._reader.begin() as connection:
@@ -135,7 +135,7 @@ class CostRecords(LedgerDatabase):
         self._commits.write(lambda connection: connection.execute(insert, rows))
 
     def unlogged_costs(self, pool: str, host: str, now: datetime) -> tuple[UnloggedCost, ...]:
-        """Which costs does this host's worker of the pool log? The one that waits longest first."""
+        """The costs that this host's worker of the pool logs, the oldest first."""
         with self._reader.begin() as connection:
             return read_unlogged(connection, pool, host, now)
 

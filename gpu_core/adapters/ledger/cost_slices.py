@@ -1,4 +1,4 @@
-"""What was held and at which price, summed by the database: few rows for any number of attempts."""
+"""The usage at each price, summed by the database: few rows for any number of attempts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _ROWS_PER_PAGE = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostQuestion:
-    """Which attempts count, and how they are grouped."""
+    """The attempts that count, and the keys by which they are grouped."""
 
     window: Window
     keys: tuple[str, ...]
@@ -47,7 +47,7 @@ class HeldByGroup(NamedTuple):
 
 
 def read_cost_slices(connection: sa.Connection, asked: CostQuestion) -> HeldByGroup:
-    """What did each group hold in the window, by what it paid for and at which price?
+    """The usage of each group in the window, by what it paid for and at which price.
 
     The database sums the time of attempts with one price; that of those whose price has changed is
     cut here, at each change.
@@ -101,7 +101,7 @@ def _group(asked: CostQuestion) -> list[str]:
 
 
 def _turns(asked: CostQuestion) -> sa.CTE:
-    """When each attempt's uses begin, and what of it is in the window, in microseconds."""
+    """The start of each use of an attempt, and the part of it in the window, in microseconds."""
     m = _moments(asked).c
     from_us, now_us = epoch_us(asked.window.start), epoch_us(asked.now)
     until_us = min(epoch_us(asked.window.end), now_us)
@@ -179,7 +179,7 @@ def _holds(c: Any, asked: CostQuestion) -> list[sa.ColumnElement[bool]]:
 
 
 def freed_at() -> sa.ColumnElement[Any]:
-    """Since when are an attempt's GPUs free, as `Attempt.freed_at` has it?"""
+    """The moment since when an attempt's GPUs are free, as `Attempt.freed_at` has it."""
     return sa.func.coalesce(attempts.c.released_at, attempts.c.gone_at)
 
 
@@ -212,7 +212,7 @@ def key_columns(keys: Sequence[str]) -> list[sa.Column[Any]]:
 
 
 def overlapping(asked: CostQuestion) -> list[sa.ColumnElement[bool]]:
-    """Which attempts have a time in the window, and count?"""
+    """The conditions for attempts that have a time in the window, and count."""
     c, start, end = attempts.c, asked.window.start, min(asked.window.end, asked.now)
     if end <= start:
         return [sa.false()]

@@ -24,7 +24,7 @@ class RunFilter:
     now: datetime
     """Attempts that hold their GPUs are costed up to here."""
     pool: str | None = None
-    """None: all of the ledger."""
+    """The work pool whose runs count; None: all of the ledger."""
     with_generated: bool = False
 
     @property

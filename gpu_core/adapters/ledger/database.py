@@ -29,7 +29,7 @@ class Logged(NamedTuple):
     """Decisions for the log."""
 
     writer: str
-    """Whose chain they are added to."""
+    """The writer of the chain that they are added to."""
     decisions: Sequence[Decision]
 
 
@@ -37,7 +37,7 @@ class UnloggedEnd(NamedTuple):
     """An end after which the cost of the run is not in MLflow yet."""
 
     host: str
-    """Whose worker logs it."""
+    """The host whose worker logs it."""
     at: datetime
 
 

@@ -71,7 +71,7 @@ def read_links(
 def runs_with(
     connection: sa.Connection, kind: DecisionKind, flow_run_ids: Sequence[str]
 ) -> frozenset[str]:
-    """About which of these runs is there a decision of this kind?"""
+    """The runs among these with a decision of this kind."""
     of_kind = sa.select(_c.flow_run_id).where(_c.kind == kind.value).distinct()
     found: set[str] = set()
     for chunk in chunks(flow_run_ids):

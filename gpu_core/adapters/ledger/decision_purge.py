@@ -27,7 +27,9 @@ def read_anchors(connection: sa.Connection) -> list[Anchor]:
 
 
 def purgeable(connection: sa.Connection, before: datetime) -> dict[str, int]:
-    """Up to which record can each chain be cut? Without chains of which no record is that old.
+    """The last record up to which each chain can be cut.
+
+    Chains without a record that old are left out.
 
     The chain of proposals is kept: each applied one is scored, and can be undone. Of others only
     the beginning is cut, up to the first record that is not older, and never the last record: a
@@ -49,7 +51,9 @@ def purgeable(connection: sa.Connection, before: datetime) -> dict[str, int]:
 def purge(
     connection: sa.Connection, cuts: Mapping[str, int], key: bytes, now: datetime
 ) -> dict[str, int]:
-    """Delete the records up to these, and leave an anchor for each chain. How many were deleted?
+    """Delete the records up to these, and leave an anchor for each chain.
+
+    Returns the numbers deleted.
 
     Args:
         cuts: By writer: the last record that goes.

@@ -38,7 +38,7 @@ class DecisionRecords(LedgerDatabase):
         kind: str | None = None,
         writer: str | None = None,
     ) -> list[Link]:
-        """Which decisions were written down, about a run, of a kind or by a writer? In order."""
+        """The recorded decisions about a run, of a kind or by a writer, in order."""
         with self._reader.begin() as connection:
             return list(read_links(connection, flow_run_id, kind, writer))
 
@@ -60,7 +60,7 @@ class DecisionRecords(LedgerDatabase):
             return policy_text_at(connection, pool, require_aware(moment, "moment"))
 
     def runs_with_decision(self, kind: DecisionKind, flow_run_ids: Iterable[str]) -> frozenset[str]:
-        """About which of these runs was such a decision written down, by any writer?"""
+        """The runs among these about which any writer recorded such a decision."""
         asked = list(dict.fromkeys(flow_run_ids))
         with self._reader.begin() as connection:
             return runs_with(connection, kind, asked)
@@ -75,12 +75,14 @@ class DecisionRecords(LedgerDatabase):
             return check_chains(read_links(connection), read_anchors(connection), anchor_key)
 
     def purgeable_decisions(self, before: datetime) -> dict[str, int]:
-        """Up to which record of each writer can the log be purged of what is older?"""
+        """The last record of each writer up to which the log can be purged."""
         with self._reader.begin() as connection:
             return purgeable(connection, require_aware(before, "before"))
 
     def purge_decisions(self, cuts: Mapping[str, int], key: bytes, now: datetime) -> dict[str, int]:
-        """Delete the records of each writer up to these; how many? A signed anchor of each stays.
+        """Delete the records of each writer up to these, and leave a signed anchor.
+
+        Returns the numbers.
 
         The caller has checked the chains with `check_decisions`: a purge would hide a change.
         """

@@ -27,7 +27,7 @@ _BUSY_TIMEOUT_MS = 30_000
 
 
 def parse_url(url: str) -> URL:
-    """Which database does this address mean?
+    """The database that this address means.
 
     Raises:
         InvalidInput: Not an address, another database, or a SQLite database without a file.

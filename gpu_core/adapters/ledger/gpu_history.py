@@ -35,7 +35,7 @@ def add_windows(connection: sa.Connection, windows: Iterable[GpuWindow]) -> None
 
 
 def forget_windows(connection: sa.Connection, before: datetime) -> int:
-    """Delete the hours that have ended by this moment. How many were there?"""
+    """Delete the hours that have ended by this moment. Returns their number."""
     ended = before - timedelta(hours=1)
     return int(connection.execute(sa.delete(gpu_hours).where(_c.hour <= ended)).rowcount)
 

@@ -27,7 +27,7 @@ _BUSY_S = 2.0
 
 
 def inspect_ledger(url: str) -> LedgerProbe:
-    """What is there, and of which version?
+    """The state of a ledger: whether it is there, and its version.
 
     Raises:
         InvalidInput: It is no address of a ledger.
@@ -60,7 +60,7 @@ def inspect_ledger(url: str) -> LedgerProbe:
 
 
 def inspect_claim(url: str, pool_id: str) -> PoolClaim | None:
-    """Which installation acts for this pool? None: none has claimed it in this ledger.
+    """The installation that acts for this pool; None: none has claimed it in this ledger.
 
     Raises:
         InvalidInput: It is no address of a ledger.

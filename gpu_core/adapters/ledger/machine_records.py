@@ -29,21 +29,24 @@ from gpu_core.decisions.telemetry.history import GpuWindow
 
 
 class MachineRecords(LedgerDatabase):
-    """Which machines were there, what did their GPUs do, and what do providers offer?"""
+    """The records of machines, of the activity of their GPUs, and of the offers of providers."""
 
     def known_capacity(self, host: str) -> KnownCapacity:
-        """Which machines of this host are there, and when was the last one seen?"""
+        """The machines of this host that are there, and the time of the last sighting."""
         with self._reader.begin() as connection:
             return read_known(connection, host, self._damaged)
 
     def capacity(self, start: datetime, end: datetime) -> tuple[CapacityInterval, ...]:
-        """Which intervals of capacity have a time in [start, end)? By their beginnings."""
+        """The intervals of capacity with a time in [start, end), by their beginnings."""
         start, end = require_aware(start, "start"), require_aware(end, "end")
         with self._reader.begin() as connection:
             return read_overlapping(connection, start, end, self._damaged)
 
     def first_capacity_at(self, pool: str | None = None) -> datetime | None:
-        """Since when are machines in the ledger, of a pool or all? None: there is none."""
+        """The moment since when machines are in the ledger, of a pool or all.
+
+        None: there is none.
+        """
         with self._reader.begin() as connection:
             return read_first(connection, pool)
 
@@ -78,7 +81,7 @@ class MachineRecords(LedgerDatabase):
     def gpu_windows(
         self, since: datetime, until: datetime, gpu_ids: Sequence[str] | None = None
     ) -> tuple[GpuWindow, ...]:
-        """What did these GPUs do in each minute of a span? None: all GPUs."""
+        """The activity of these GPUs in each minute of a span; None: all GPUs."""
         with self._reader.begin() as connection:
             return read_windows(connection, since, until, gpu_ids)
 
@@ -97,7 +100,7 @@ class MachineRecords(LedgerDatabase):
         self._commits.write(lambda connection: connection.execute(statement))
 
     def catalog_refreshed_at(self) -> datetime | None:
-        """When was the catalog last refreshed? None: never."""
+        """The moment of the last refresh of the catalog; None: never."""
         with self._reader.begin() as connection:
             found: datetime | None = connection.scalar(
                 sa.select(sa.func.max(catalogs.c.refreshed_at))
@@ -105,7 +108,7 @@ class MachineRecords(LedgerDatabase):
         return found
 
     def catalog(self) -> Catalog:
-        """What is offered, by the last refresh of each provider; empty if there was none.
+        """The catalog of the last refresh of each provider; empty if there was none.
 
         Raises:
             InvalidInput: A sheet cannot be read: a newer version wrote it.

@@ -36,7 +36,7 @@ class WorkQuestion:
 
 
 def read_month_work(connection: sa.Connection, asked: WorkQuestion) -> MonthWork:
-    """What ran in this month, and what was interrupted on spot?"""
+    """The work of this month, and its interruptions on spot."""
     interrupted = (
         sa.select(attempts)
         .join_from(runs, attempts)

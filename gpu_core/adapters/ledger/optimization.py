@@ -23,7 +23,7 @@ def read_optimization(
     pool: str | None,
     with_generated: bool,
 ) -> Optimization:
-    """Which changes would have saved money in this period?
+    """The changes that would have saved money in this period.
 
     Args:
         ledger: Whose rows are read.

@@ -38,7 +38,7 @@ PAID = (
     sa.case((_IS_OLD, sa.cast(_c.gpu_ids, sa.String))).label("old_gpu_ids"),
     sa.case((_IS_OLD, sa.cast(_c.shares, sa.String))).label("old_shares"),
 )
-"""What an attempt pays for, and its first prices. Of older versions' records the GPUs say it."""
+"""The columns that an attempt pays for, and its first prices. Of older records the GPUs say it."""
 
 _PRICES = slice(3, 6)
 
@@ -70,7 +70,7 @@ class Tariffs:
     def at_each_price(
         self, paid: tuple[Any, ...], later_prices: str | None
     ) -> tuple[list[int], list[Tariff]]:
-        """When does each later price begin, and what are the tariffs, from the first price on?
+        """The start of each later price, and the tariffs from the first price on.
 
         Args:
             paid: Values of `PAID`.
@@ -91,7 +91,7 @@ class Tariffs:
         return [epoch_us(c.since) for c in changes], [self.of(each) for each in (paid, *later)]
 
     def shares(self, text: str) -> tuple[NodeShare, ...]:
-        """What an attempt holds on each of its nodes; nothing if it cannot be read."""
+        """The shares of an attempt on each of its nodes; none if they cannot be read."""
         return self._read(_c.shares, text) or ()
 
     def _made(self, paid: tuple[Any, ...]) -> Tariff:

@@ -9,17 +9,17 @@ from gpu_core.adapters.ledger.schema import attempts, runs
 
 
 def ancestors(connection: sa.Connection, flow_run_ids: Collection[str]) -> frozenset[str]:
-    """Which runs started these, and those in turn? Also those that are not in the ledger."""
+    """The runs that started these, and those in turn. Also those that are not in the ledger."""
     return _relatives(connection, flow_run_ids, runs.c.flow_run_id, runs.c.parent_flow_run_id)
 
 
 def descendants(connection: sa.Connection, flow_run_id: str) -> frozenset[str]:
-    """Which runs did this one start, and they in turn?"""
+    """The runs that this one started, and those that they started in turn."""
     return _relatives(connection, [flow_run_id], runs.c.parent_flow_run_id, runs.c.flow_run_id)
 
 
 def last_hosts(connection: sa.Connection, flow_run_ids: Iterable[str]) -> dict[str, str]:
-    """On which host was the last attempt of each of these runs? Without those that have none."""
+    """The host of the last attempt of each of these runs. Runs without one are left out."""
     hosts: dict[str, str] = {}
     for ids in chunks(sorted(flow_run_ids)):
         statement = (

@@ -40,22 +40,22 @@ _VERSION = (
 
 
 class RunRecords(LedgerDatabase):
-    """Which runs and attempts are there, and which held GPUs in a time?"""
+    """The records of runs and attempts, and of those that held GPUs in a time."""
 
     def run(self, flow_run_id: str) -> RunRecord | None:
-        """Whose run is this? None if the ledger has never seen it."""
+        """The record of this run; None: the ledger has never seen it."""
         statement = sa.select(runs).where(runs.c.flow_run_id == flow_run_id)
         with self._reader.begin() as connection:
             found = read_rows(connection, statement, (runs,), self._damaged)
         return run_of(found[0]) if found else None
 
     def unfinished_runs(self, pool: str) -> tuple[str, ...]:
-        """Which runs of the pool have no open attempt and no final state? Their ids, sorted."""
+        """The runs of the pool with no open attempt and no final state: their ids, sorted."""
         with self._reader.begin() as connection:
             return read_unfinished(connection, pool)
 
     def open_attempts(self, pool: str, host: str) -> tuple[Attempt, ...]:
-        """Which attempts hold GPUs of this pool on this host? Oldest first."""
+        """The attempts that hold GPUs of this pool on this host, the oldest first."""
         statement = (
             sa.select(attempts)
             .where(
@@ -70,7 +70,7 @@ class RunRecords(LedgerDatabase):
         return tuple(attempt_of(row) for row in rows)
 
     def attempts_of(self, flow_run_ids: Iterable[str]) -> dict[str, tuple[Attempt, ...]]:
-        """Which attempts did each of these runs have, in their order? Empty for a run with none."""
+        """The attempts of each of these runs, in their order. Empty for a run with none."""
         asked = list(dict.fromkeys(flow_run_ids))
         found: list[Attempt] = []
         with self._reader.begin() as connection:
@@ -94,7 +94,7 @@ class RunRecords(LedgerDatabase):
         provenance: Provenance | None = None,
         pool: str | None = None,
     ) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ...]:
-        """Which runs held GPUs at any time in [start, end)? With all of each run's attempts.
+        """The runs that held GPUs at any time in [start, end), with all of each run's attempts.
 
         In the order of submission, and the attempts by number.
 
@@ -173,7 +173,7 @@ class RunRecords(LedgerDatabase):
         return self.records_of([flow_run_id, *sorted(below)])
 
     def pools(self) -> tuple[str, ...]:
-        """Which pools have a run or a machine in the ledger? In alphabetical order."""
+        """The pools with a run or a machine in the ledger, in alphabetical order."""
         known = sa.union(sa.select(runs.c.pool), sa.select(capacity_intervals.c.pool))
         with self._reader.begin() as connection:
             return tuple(sorted(connection.scalars(known)))

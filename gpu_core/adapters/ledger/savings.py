@@ -39,7 +39,7 @@ class SavingsQuestion:
 
 
 def read_savings(ledger: Ledger, asked: SavingsQuestion) -> MonthSavings:
-    """What was saved in this month, as far as the ledger has it?
+    """The savings of this month, as far as the ledger has them.
 
     A catalog that cannot be read is named in the log, and its prices are unknown.
 

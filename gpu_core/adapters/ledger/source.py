@@ -15,7 +15,7 @@ _SQLITE = b"SQLite format 3\0"
 
 
 def _existing_url(source: str) -> str:
-    """What is the address of this ledger?
+    """The address of this ledger.
 
     Args:
         source: A SQLite file's path, or the ledger's address.

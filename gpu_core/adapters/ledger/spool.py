@@ -32,14 +32,14 @@ class SpooledRecord:
     """A pending write. Writing it twice has the effect of writing it once."""
 
     writer: str = ""
-    """Whose chain the decisions are added to."""
+    """The writer of the chain that the decisions are added to."""
     decisions: tuple[Decision, ...] = ()
     changes: CapacityChanges = field(default_factory=CapacityChanges)
     seen: tuple[str, ...] = ()
     """Intervals of capacity whose machines were there at `seen_at`."""
     seen_at: datetime | None = None
     windows: tuple[GpuWindow, ...] = ()
-    """What GPUs did minute by minute."""
+    """The activity of GPUs, minute by minute."""
     forget_windows_before: datetime | None = None
     """Older windows are deleted with it."""
 

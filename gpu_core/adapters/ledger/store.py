@@ -8,4 +8,4 @@ from gpu_core.adapters.ledger.run_records import RunRecords
 
 
 class Ledger(AttemptWrites, RunRecords, DecisionRecords, MachineRecords, CostRecords):
-    """Who held which GPUs, when, at what price, and why it ended. Safe to use from any thread."""
+    """The record of GPU usage: holder, time, price and end. Safe to use from any thread."""

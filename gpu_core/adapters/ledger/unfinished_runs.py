@@ -6,7 +6,7 @@ from gpu_core.adapters.ledger.schema import attempts, runs
 
 
 def read_unfinished(connection: sa.Connection, pool: str) -> tuple[str, ...]:
-    """Which runs of the pool have no open attempt and no final state? In the order of their ids.
+    """The runs of the pool with no open attempt and no final state, in the order of their ids.
 
     Most of them wait for their next attempt.
     """

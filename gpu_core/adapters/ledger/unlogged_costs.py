@@ -50,7 +50,7 @@ def mark_unlogged(
 def read_unlogged(
     connection: sa.Connection, pool: str, host: str, now: datetime
 ) -> tuple[UnloggedCost, ...]:
-    """Which costs does this host's worker of the pool log?
+    """The costs that this host's worker of the pool logs.
 
     Those of ends first, as a bill can change those of a month; then the one that waits longest.
     """

@@ -45,7 +45,7 @@ def select_records(flow_run_ids: Sequence[str]) -> sa.Select[Any]:
 def read_ids(
     connection: sa.Connection, start: datetime, end: datetime, provenance: Provenance | None
 ) -> Sequence[str]:
-    """Which runs held GPUs at any time in [start, end)? In the order of submission."""
+    """The runs that held GPUs at any time in [start, end), in the order of submission."""
     statement = (
         sa.select(runs.c.flow_run_id)
         .where(runs_held_in(start, end))

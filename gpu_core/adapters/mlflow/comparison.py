@@ -21,7 +21,7 @@ _RUNS_PER_PAGE = 200
 
 
 def read_comparison(client: MlflowClient, quality_metric: str) -> pd.DataFrame:
-    """What did each run with a cost cost, and how good is it?
+    """The cost of each run that has one, and its quality.
 
     One row for each MLflow run that carries the cost of a flow run; a cost that moved to a newer
     run counts there only. What is unknown (no price, no such metric) is NaN, never 0.

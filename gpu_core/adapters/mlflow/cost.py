@@ -42,7 +42,7 @@ _log = logging.getLogger("prefect.gpu.mlflow")
 _STATUS_TAG = "cost.status"
 _DESCRIPTION_TAG = "mlflow.note.content"
 ACCRUED_METRIC = "cost/accrued_usd"
-"""What a run has cost so far; logged while it runs, and at its end what it cost."""
+"""The cost of a run so far; logged while it runs, and at its end with the final cost."""
 
 RECONCILED_TAG = "cost.reconciled"
 """`all`: all that the run cost is on providers' bills; `part`: a part of it is."""
@@ -193,7 +193,7 @@ def _supersede(client: MlflowClient, older: Run) -> None:
 
 
 def _improvement(client: MlflowClient, run: Run, total_usd: float | None) -> dict[str, float]:
-    """What the run's tags ask for; nothing where a tag or the baseline is missing or unknown."""
+    """The improvement that the run's tags ask for; none where a tag or the baseline is missing."""
     tags = run.data.tags
     baseline_id, quality = tags.get(BASELINE_TAG), tags.get(QUALITY_TAG)
     if baseline_id is None or quality is None:

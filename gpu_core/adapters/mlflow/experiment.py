@@ -8,7 +8,7 @@ _ALREADY_EXISTS = ErrorCode.Name(RESOURCE_ALREADY_EXISTS)
 
 
 def experiment_id(client: MlflowClient, name: str) -> str:
-    """Which experiment has this name? It is created if there is none.
+    """The id of the experiment of this name. It is created if there is none.
 
     Any number of runs may ask for the same new experiment at the same moment: one of them creates
     it, and all get its id. `mlflow.start_run` by itself fails in all but one of them.

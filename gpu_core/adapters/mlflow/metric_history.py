@@ -23,7 +23,7 @@ class MetricHistory(NamedTuple):
 
 
 def read_metric(client: MlflowClient, flow_run_id: str, metric: str) -> MetricHistory:
-    """Which values has this metric had in the MLflow run of a flow run?
+    """The values that this metric has had in the MLflow run of a flow run.
 
     None where it has no MLflow run.
 

@@ -7,7 +7,7 @@ from gpu_core.decisions.costs.mlflow.mlflow_views import MlflowPages
 
 
 def pages_of(client: MlflowClient, access: MlflowAccess, run_id: str) -> MlflowPages | None:
-    """Where do people open this MLflow run? None: MLflow has no page that a browser can open.
+    """The pages of this MLflow run; None: MLflow has no page that a browser can open.
 
     Raises:
         MlflowException: MLflow cannot be reached, or refuses.

@@ -43,7 +43,7 @@ class Activity:
         self._asked = pynvml.c_nvmlGpmMetricsGet_t() if self._samples else None
 
     def read(self) -> ActivityReading:
-        """What happened since the last call?
+        """The activity since the last call.
 
         Raises:
             NVMLError: The device is lost.

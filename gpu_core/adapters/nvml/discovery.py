@@ -27,7 +27,7 @@ class DiscoveredGpu:
 
 
 def discover_gpus(environment: Mapping[str, str] = os.environ) -> tuple[DiscoveredGpu, ...]:
-    """Which GPUs may this process use? None of them where there is no NVIDIA driver.
+    """The GPUs that this process may use; none where there is no NVIDIA driver.
 
     A GPU that cannot be asked is left out, with a warning.
 
@@ -48,7 +48,7 @@ def discover_gpus(environment: Mapping[str, str] = os.environ) -> tuple[Discover
 def select_visible(
     gpus: tuple[DiscoveredGpu, ...], cuda_visible_devices: str | None
 ) -> tuple[DiscoveredGpu, ...]:
-    """Which GPUs does this value of `CUDA_VISIBLE_DEVICES` leave, in which order?
+    """The GPUs that this value of `CUDA_VISIBLE_DEVICES` leaves, in its order.
 
     CUDA's own rule (CUDA C++ Programming Guide, "CUDA Environment Variables"): indices or
     `GPU-` ids, which may be shortened as long as they stay unique; the first entry that names

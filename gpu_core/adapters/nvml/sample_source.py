@@ -1,4 +1,4 @@
-"""What samples of GPUs come from: the driver, or virtual GPUs."""
+"""The sources of samples of GPUs: the driver, or virtual GPUs."""
 
 from datetime import datetime
 from typing import Protocol
@@ -10,7 +10,7 @@ class SampleSource(Protocol):
     """A source of samples."""
 
     def sample(self, now: datetime) -> tuple[GpuSample, ...]:
-        """What do the GPUs do?
+        """A sample of each GPU.
 
         Raises:
             GpuDiscoveryError: The driver fails.

@@ -88,7 +88,7 @@ class GpuSampler:
         self._events: Any = None
 
     def sample(self, now: datetime) -> tuple[GpuSample, ...]:
-        """What do the GPUs do? One that was there and does not answer any more is lost.
+        """A sample of each GPU. One that was there and does not answer any more is lost.
 
         Args:
             now: The moment of the samples.

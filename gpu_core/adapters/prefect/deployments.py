@@ -36,14 +36,17 @@ async def write_job_variables(client: PrefectClient, target: Target) -> None:
 
 
 class Resumption(NamedTuple):
-    """When a suspended run was resumed, and until when that was possible. None: not known."""
+    """The moment at which a suspended run was resumed, and the last possible one.
+
+    None: not known.
+    """
 
     resumed_at: datetime | None
     expires_at: datetime | None
 
 
 async def read_resumption(client: PrefectClient, flow_run_id: UUID) -> Resumption:
-    """How did this run come back from its last suspension?"""
+    """The resumption of this run from its last suspension."""
     states = await client.read_flow_run_states(flow_run_id)
     ordered = sorted(states, key=lambda state: state.timestamp)
     suspended = [n for n, state in enumerate(ordered) if state.name == _SUSPENDED]

@@ -30,7 +30,10 @@ async def read_flow_run(client: PrefectClient, flow_run_id: str) -> FlowRun | No
 
 
 async def read_parent(client: PrefectClient, flow_run: FlowRun) -> str | None:
-    """Which run started this one, such as with `run_deployment`? None: none, or it was deleted."""
+    """The run that started this one, such as with `run_deployment`.
+
+    None: none, or it was deleted.
+    """
     if flow_run.parent_task_run_id is None:
         return None
     try:
@@ -47,7 +50,7 @@ async def read_flow_runs_by_id(
     in_states: Iterable[StateType] | None = None,
     not_in_states: Iterable[StateType] | None = None,
 ) -> dict[str, FlowRun]:
-    """Which of these flow runs exist, and how does Prefect's server have them?
+    """The flow runs among these that exist, as Prefect's server has them.
 
     Args:
         client: Prefect's client.

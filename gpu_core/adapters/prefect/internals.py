@@ -50,7 +50,7 @@ USED: Mapping[str, tuple[str, ...]] = {
     "prefect.client.orchestration:PrefectClient": ("_client",),
     "prefect_kubernetes.utilities": ("_slugify_label_key", "_slugify_label_value"),
 }
-"""What the worker reads or calls: of a class, of its instances, or of a module."""
+"""The parts that the worker reads or calls: of a class, of its instances, or of a module."""
 
 USED_BY_COMMANDS: Mapping[str, tuple[str, ...]] = {
     "prefect.cli.deploy._models": (
@@ -62,11 +62,11 @@ USED_BY_COMMANDS: Mapping[str, tuple[str, ...]] = {
     ),
     "prefect.cli.deploy._schedules": ("_schedule_config_to_deployment_schedule",),
 }
-"""What `prefect-gpu setup` and `check` use to read a `prefect.yaml`."""
+"""The parts that `prefect-gpu setup` and `check` use to read a `prefect.yaml`."""
 
 
 def missing_parts(used: Mapping[str, tuple[str, ...]] = USED) -> tuple[str, ...]:
-    """Which of these parts does the installed Prefect lack, or take other arguments for?"""
+    """The parts that the installed Prefect lacks, or takes other arguments for."""
     found = {path: _owner(path) for path in (*OVERRIDDEN, *used)}
     missing = [
         _named(path, name)

@@ -6,7 +6,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PAGE = 200
-"""How many objects Prefect's server returns at most in one answer (`PREFECT_API_DEFAULT_LIMIT`)."""
+"""The most objects in one answer of Prefect's server (`PREFECT_API_DEFAULT_LIMIT`)."""
 
 
 async def read_pages(

@@ -15,7 +15,7 @@ from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
 
 
 async def read_block(client: PrefectClient, slug: str, name: str) -> BlockDocument | None:
-    """What does the block SLUG/NAME hold, secrets included? None: there is no such block."""
+    """The block SLUG/NAME, with its secrets; None: there is no such block."""
     try:
         return await client.read_block_document_by_name(name, slug, include_secrets=True)
     except ObjectNotFound:
@@ -25,7 +25,7 @@ async def read_block(client: PrefectClient, slug: str, name: str) -> BlockDocume
 async def read_pool_block(
     client: PrefectClient, slug: str, pool: str | None
 ) -> BlockDocument | None:
-    """Which block of this type does a pool use: its own, else the one that pools share?"""
+    """The block of this type that a pool uses: its own, else the one that pools share."""
     for name in pool_block_names(pool):
         document = await read_block(client, slug, name)
         if document is not None:
@@ -40,17 +40,17 @@ def block_text(document: BlockDocument | None, field: str) -> str | None:
 
 
 async def read_ledger_url(client: PrefectClient, pool: str | None) -> str | None:
-    """Where is the pool's ledger? None: no block says it."""
+    """The address of the pool's ledger; None: no block says it."""
     return block_text(await read_pool_block(client, LEDGER_BLOCK, pool), "url")
 
 
 async def read_mlflow_access(client: PrefectClient, pool: str | None) -> MlflowAccess | None:
-    """Where do the pool's costs go in MLflow, and as which user? None: no block says it."""
+    """The MLflow server for the pool's costs, with its user; None: no block says it."""
     return mlflow_access(await read_pool_block(client, MLFLOW_BLOCK, pool))
 
 
 def mlflow_access(document: BlockDocument | None) -> MlflowAccess | None:
-    """Which access does a block of MLflow describe? None: there is no block, or no address."""
+    """The access that a block of MLflow describes; None: there is no block, or no address."""
     address = block_text(document, "tracking_uri")
     if address is None:
         return None

@@ -54,7 +54,7 @@ async def claim_pool(
 
 
 async def read_claim(client: PrefectClient, pool_id: str) -> PoolClaim | None:
-    """Which installation has claimed this pool? None: none, or the variable was damaged."""
+    """The installation that has claimed this pool; None: none, or the variable was damaged."""
     found = await client.read_variable_by_name(variable_name(pool_id))
     return None if found is None else _claim(pool_id, found.value)
 

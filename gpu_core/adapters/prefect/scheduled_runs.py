@@ -21,7 +21,7 @@ async def read_scheduled_runs(
     *,
     is_one_page: bool = True,
 ) -> dict[str, WorkerFlowRunResponse]:
-    """Which runs of the pool are due before this moment, by flow run id?
+    """The runs of the pool that are due before this moment, by flow run id.
 
     The server caps one answer and sorts by queue first: a full page may hide the whole of the next
     queue behind it. Then each queue is read by itself, from one due time to the next.

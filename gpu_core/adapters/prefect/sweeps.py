@@ -192,7 +192,7 @@ def _age(run: FlowRun) -> tuple[datetime, datetime, str]:
 
 
 def _asked_at(run: FlowRun) -> datetime:
-    """When did a person ask for what this pass does?"""
+    """The moment at which a person asked for what this pass does."""
     asked = next((tag for tag in run.tags if tag.startswith(_ASKED)), None)
     return _created(run) if asked is None else datetime.fromisoformat(asked.removeprefix(_ASKED))
 

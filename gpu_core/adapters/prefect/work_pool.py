@@ -33,7 +33,7 @@ _EVENTS = 50
 
 
 async def read_pool_status(client: PrefectClient, name: str) -> PoolStatus:
-    """What keeps runs of this pool back, and who serves it?
+    """The limits and pauses of this pool, its active runs and its workers.
 
     Raises:
         ObjectNotFound: There is no such pool.
@@ -98,7 +98,7 @@ async def read_waiting(
 
 
 async def read_strangers_runs(client: PrefectClient, pool: PoolStatus) -> tuple[StrangersRun, ...]:
-    """Which runs of the pool did online workers of another type start recently?"""
+    """The runs of the pool that online workers of another type started recently."""
     events = await _events(client, pool.pool_id, "prefect.worker.submitted-flow-run")
     found = (_strangers_run(event) for event in events)
     return tuple(run for run in found if run is not None and run.worker in pool.strangers)

@@ -25,7 +25,7 @@ class MetricsServer:
         registry.register(Families(read))
         self._server, self._thread = start_http_server(port, addr=address, registry=registry)
         self.port = self._server.server_port
-        """Where it listens."""
+        """The port on which it listens."""
 
     def close(self) -> None:
         """Stop listening."""

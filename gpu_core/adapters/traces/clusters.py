@@ -20,11 +20,11 @@ MOST_GPUS_PER_NODE = 10_000
 _PART = r"(?:(\d{1,6})x|count:)(\d{1,7})(?::(on-demand|spot|reserved))?"
 _ALLOWED = "NODESxGPUS such as 80x8, count:GPUS, or several such as 16x8+64x8:spot"
 _PREFIXES = {"on-demand": "node"}
-"""What nodes are called; where nothing is said: after their capacity type."""
+"""The prefix of the nodes' names; where none is stated: their capacity type."""
 
 
 def shorthand_nodes(text: str) -> tuple[Node, ...]:
-    """Which cluster does this shorthand mean?
+    """The cluster that this shorthand means.
 
     Nodes are `node-0`, `node-1`, ... on demand, and `spot-0`, ... or `reserved-0`, ...; as many
     digits as the last one of its kind needs.

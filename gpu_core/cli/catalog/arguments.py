@@ -31,7 +31,7 @@ class CatalogOptions:
 
     @property
     def selection(self) -> "Selection":
-        """Which part of the catalog counts?"""
+        """The part of the catalog that the options select."""
         from gpu_core.decisions.catalog.selection import Selection
 
         return Selection(

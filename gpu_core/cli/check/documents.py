@@ -24,7 +24,7 @@ class Document:
 
 
 def read_documents(text: str, source: str) -> list[Document]:
-    """Which documents does this text hold? The items of a Kubernetes List count one by one.
+    """The documents in this text. The items of a Kubernetes List count one by one.
 
     Raises:
         InvalidInput: It is neither YAML nor JSON; the field has the line and the column.

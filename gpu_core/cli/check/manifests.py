@@ -15,7 +15,7 @@ from gpu_core.decisions.policy.policy import Policy, parse_policy
 
 
 def check_policy(text: str, source: str, *, place: str | None = None) -> list[FileFinding]:
-    """What is wrong with a policy?"""
+    """The mistakes in a policy."""
     try:
         data, lines = parse_yaml(text, source)
         policy = parse_policy(data, source=source, lines=lines)
@@ -28,7 +28,7 @@ def check_policy(text: str, source: str, *, place: str | None = None) -> list[Fi
 
 
 def check_manifest(document: Document, source: str, policy: Policy) -> list[FileFinding]:
-    """What is wrong with a Kubernetes object, and with a policy in it?"""
+    """The mistakes in a Kubernetes object, and in a policy in it."""
     manifest: Mapping[str, Any] = document.data
     place, line = kind_and_name(manifest), document.line or 1
     metadata = manifest.get("metadata")

@@ -26,7 +26,7 @@ _UNKNOWN_TYPE = "unknown without its server"
 def check_project(
     text: str, source: str, policy: Policy | None
 ) -> tuple[list[FileFinding], list[str]]:
-    """What is wrong with a prefect.yaml, and what could not be checked?
+    """The mistakes in a prefect.yaml, and the parts that could not be checked.
 
     Args:
         policy: Of its pools, for the names of their queues; None: none is known.
@@ -85,7 +85,7 @@ def _type_for(variables: set[str]) -> str:
 
 
 def check_job_template(document: Document, policy: Policy) -> list[FileFinding]:
-    """What is wrong with a pool's base job template?"""
+    """The mistakes in a pool's base job template."""
     template: Mapping[str, Any] = document.data
     configuration = template["job_configuration"]
     if not isinstance(configuration, Mapping):

@@ -1,4 +1,4 @@
-"""Which files does a command name: files, folders of them, and the standard input."""
+"""The files that a command names: files, folders of them, and the standard input."""
 
 import os
 import sys

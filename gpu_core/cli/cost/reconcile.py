@@ -86,7 +86,7 @@ def _reconciled_runs(
 def _bills_around(
     ledger: Ledger, machines: Sequence[str], window: Window, now: datetime
 ) -> Sequence[AttemptBill]:
-    """What earlier bills say of these machines for the time before and after this bill's."""
+    """The bills of these machines by earlier bills, for the time before and after this bill's."""
     earlier = [
         bill
         for bill in ledger.bills_in(machines, window)

@@ -25,7 +25,7 @@ class ReconciledRun:
 def reconciled_runs(
     records: Iterable[tuple[RunRecord, Sequence[Attempt]]], parts: Iterable[AttemptBill]
 ) -> tuple[ReconciledRun, ...]:
-    """Which runs is the bill for? The one that was charged the most first."""
+    """The runs that the bill is for, the one that was charged the most first."""
     by_run: dict[str, list[AttemptBill]] = defaultdict(list)
     for part in parts:
         by_run[part.flow_run_id].append(part)

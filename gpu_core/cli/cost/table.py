@@ -136,7 +136,7 @@ def report_document(report: CostReport) -> dict[str, Any]:
 
 
 def _numbers_of(usage: Usage, micro_usd: int) -> dict[str, Any] | None:
-    """None: there is none of it."""
+    """The numbers of a part of the usage; None: there is none of it."""
     if usage == NO_USAGE:
         return None
     is_unknown = _is_unknown(usage)

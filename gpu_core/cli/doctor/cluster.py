@@ -255,7 +255,10 @@ def _identity(service_account: str) -> Json:
 
 
 async def _user(api: KubernetesApi, service_account: str | None) -> str | None:
-    """Whose rights were asked for? None: the cluster is older than 1.28 and does not say."""
+    """The user whose rights were asked for.
+
+    None: the cluster is older than 1.28 and does not say.
+    """
     if service_account is not None:
         return f"{_WORKERS_NAMES}{service_account.replace('/', ':')}"
     body: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
@@ -310,7 +313,7 @@ async def _claim(question: ClusterQuestion) -> PoolClaim | None:
 
 
 async def _uid(api: KubernetesApi) -> str | None:
-    """By which uid is this cluster known? None: it may not be read."""
+    """The uid by which this cluster is known; None: it may not be read."""
     try:
         system = await api.get("/api/v1/namespaces/kube-system")
     except KubernetesError:
@@ -371,7 +374,7 @@ async def _worker_pods(api: KubernetesApi, pool: str) -> list[Finding]:
 
 
 async def _release(api: KubernetesApi, pool: str | None) -> HelmRelease | None:
-    """Which Helm release are the pool's workers from? None: from none, or it cannot be read."""
+    """The Helm release of the pool's workers; None: there is none, or it cannot be read."""
     if pool is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""`prefect-gpu doctor`: is everything there that a pool's worker needs, and does it fit together?
+"""`prefect-gpu doctor`: checks that a pool's worker has all that it needs, in fitting versions.
 
 Nothing is changed but one small object in the checkpoint store, which is removed again. What does
 not answer fails its own check; the others continue.
@@ -183,7 +183,7 @@ def _policy(options: DoctorOptions, settings: GpuWorkerSettings) -> tuple[Policy
 
 
 def _type(options: DoctorOptions, facts: PrefectFacts | None) -> str:
-    """Of which type is the pool? Without a server, as this machine's files say."""
+    """The type of the pool. Without a server, as this machine's files say."""
     if facts is not None and facts.pool is not None and facts.pool.worker_type in WORKERS:
         return facts.pool.worker_type
     in_cluster = "KUBERNETES_SERVICE_HOST" in os.environ or "KUBECONFIG" in os.environ

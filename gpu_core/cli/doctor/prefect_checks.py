@@ -27,7 +27,7 @@ _LONGEST_S = 20.0
 def examine_prefect(
     read: Callable[[], PrefectFacts], worker_type: str | None, policy: Policy
 ) -> tuple[PrefectFacts | None, list[Finding]]:
-    """What is true of the server and the pool?
+    """The state of the server and the pool, with findings.
 
     Args:
         worker_type: The type that the caller expects; None: any of ours.

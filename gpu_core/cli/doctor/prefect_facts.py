@@ -67,7 +67,7 @@ class PrefectFacts:
 async def read_prefect_facts(
     client: PrefectClient, given: str | None, settings: GpuWorkerSettings, state_dir: Path
 ) -> PrefectFacts:
-    """What does this server know of the pool?
+    """The facts that this server knows of the pool.
 
     Args:
         given: The pool's name; None: the one that there is.

@@ -45,7 +45,7 @@ class StoreAddresses:
     ledger_url: str | None = field(repr=False)
     checkpoint_uri: str | None
     mlflow: MlflowAccess | None
-    """Where costs are logged; None: nowhere, or not known."""
+    """The MLflow that costs are logged to; None: there is none, or it is not known."""
     has_default_ledger: bool = False
     has_default_store: bool = False
     is_complete: bool = True
@@ -60,7 +60,7 @@ class StoreAddresses:
 def read_places(
     facts: PrefectFacts | None, settings: GpuWorkerSettings, ledger_url: str | None, home: Path
 ) -> StoreAddresses:
-    """Where are ledger, MLflow and checkpoints of this pool?
+    """The places of the ledger, MLflow and checkpoints of this pool.
 
     Args:
         facts: What Prefect says; None: it does not answer, and only the settings are known.
@@ -176,7 +176,7 @@ def mlflow_findings(access: MlflowAccess | None) -> list[Finding]:
 
 
 def machine_gpu_findings(policy: Policy, environment: Mapping[str, str]) -> list[Finding]:
-    """Which GPUs does a worker of this machine have?"""
+    """The findings on the GPUs that a worker of this machine has."""
     virtual = 0 if policy.virtual_gpus is None else policy.virtual_gpus.count
     try:
         gpus = discover_gpus(environment)

@@ -1,1 +1,1 @@
-"""`prefect-gpu ledger`: is the ledger as it was written?"""
+"""`prefect-gpu ledger`: verifies the log of decisions, and purges old records of it."""

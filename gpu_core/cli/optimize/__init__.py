@@ -1,1 +1,1 @@
-"""`prefect-gpu optimize`: what would save money, and what became of it?"""
+"""`prefect-gpu optimize`: the changes that would save money, and what became of them."""

@@ -31,7 +31,7 @@ class PastRuns:
     """Its file or address."""
     deployment: str
     amount_each: float | None
-    """What each of its runs did; None: as much as the job that is planned."""
+    """The amount of work of each of its runs; None: that of the planned job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

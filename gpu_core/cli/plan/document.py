@@ -55,7 +55,7 @@ def plan_document(
 
 
 def _needs_gpu(reading: Reading) -> bool | None:
-    """None: it may or may not."""
+    """The answer whether a GPU is needed; None: it may or may not."""
     if reading.job is not None:
         return cpu_answer(reading.job).needs_gpu
     needs = {GpuNeed.NONE: False, GpuNeed.LIKELY: True}

@@ -37,7 +37,7 @@ _SPEED_SOURCES = {
     Basis.OBSERVED: "measured by earlier runs on this GPU type",
     Basis.TRANSFERRED: "scaled from earlier runs on another GPU type",
 }
-"""Where the speed of an estimate comes from, in words."""
+"""The source of an estimate's speed, in words."""
 
 
 def print_plan(
@@ -135,7 +135,7 @@ def _one_for_each_kind(candidates: Sequence[RankedOffering]) -> list[RankedOffer
 
 
 class _Room(Enum):
-    """How much of an offering fits into a row."""
+    """The amount of an offering that fits into a row."""
 
     NARROW = "the offering, its time and its cost"
     MEDIUM = "GPUs, memory, interruptions and limits, too"

@@ -36,7 +36,7 @@ class PoolFacts:
 def check_deployments(
     project: ProjectFile, pools: Mapping[str, PoolFacts], policy: Policy, *, is_cloud: bool
 ) -> tuple[list[InvalidInput], list[str]]:
-    """What is wrong with the deployments on these pools, and what could not be checked?
+    """The mistakes in the deployments on these pools, and the parts that could not be checked.
 
     Args:
         is_cloud: Whether the server is Prefect Cloud, which alone has service levels.
@@ -68,7 +68,7 @@ def check_deployments(
 
 
 def left_behind(project: ProjectFile, pools: Mapping[str, PoolFacts]) -> list[str]:
-    """Which deployments have their code in this folder only, where no pod finds it?
+    """The deployments whose code is in this folder only, where no pod finds it.
 
     `prefect deploy` gives one without steps the path of this folder. A flow of an installed module
     needs none.

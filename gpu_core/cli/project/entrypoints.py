@@ -11,7 +11,7 @@ _FORM = "path/to/file.py:function, or package.module.function"
 
 
 def entrypoint_problem(entrypoint: str, folder: Path) -> InvalidInput | None:
-    """What is wrong with this entrypoint? None: nothing that can be seen without running it.
+    """The mistake in this entrypoint; None: none that can be seen without running it.
 
     Args:
         entrypoint: As a deployment has it. Of a module's path only the form is checked.
@@ -49,7 +49,7 @@ def entrypoint_problem(entrypoint: str, folder: Path) -> InvalidInput | None:
 
 
 def _package_problem(entrypoint: str, folder: Path) -> InvalidInput | None:
-    """Whether the package can be found is all that can be said without running it."""
+    """The mistake in the package of an entrypoint: only whether it can be found is checked."""
     package = entrypoint.partition(":")[0].split(".")[0]
     is_here = (folder / package).is_dir() or (folder / f"{package}.py").is_file()
     if not package.isidentifier():

@@ -94,7 +94,7 @@ def read_project_file(path: Path) -> ProjectFile:
 
 
 def parse_project_file(text: str, source: str) -> ProjectFile:
-    """Which project does the text of a prefect.yaml describe?
+    """The project that the text of a prefect.yaml describes.
 
     Raises:
         InvalidInput: It is not YAML with a list of deployments.

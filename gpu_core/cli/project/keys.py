@@ -38,7 +38,7 @@ _TRIGGER = tuple(
 
 
 def unknown_file_keys(data: Mapping[str, Any], anchored: frozenset[str]) -> list[InvalidInput]:
-    """Which keys at the top of the file does Prefect not read?
+    """The keys at the top of the file that Prefect does not read.
 
     Args:
         anchored: The keys that hold anchors: they are there for the rest of the file.
@@ -48,7 +48,10 @@ def unknown_file_keys(data: Mapping[str, Any], anchored: frozenset[str]) -> list
 
 
 def unknown_deployment_keys(deployment: Mapping[str, Any]) -> list[InvalidInput]:
-    """Which keys of a deployment does Prefect not read? Fields are relative to the deployment."""
+    """The keys of a deployment that Prefect does not read.
+
+    Fields are relative to the deployment.
+    """
     found = _unknown("", deployment, _DEPLOYMENT)
     found += _unknown("work_pool.", deployment.get("work_pool"), _WORK_POOL)
     found += _unknown("concurrency_limit.", deployment.get("concurrency_limit"), _LIMIT)

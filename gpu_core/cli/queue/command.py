@@ -48,7 +48,7 @@ class PublishedLine:
     holders: tuple[HoldersTableEntry, ...]
     """The runs that hold GPUs."""
     notices: tuple[str, ...]
-    """What to know of the pool and its workers now."""
+    """The notices on the pool and its workers."""
     is_served: bool
     """Is a GPU worker of the pool online?"""
     waiting: int

@@ -16,7 +16,7 @@ _WAITING = ("#  Run", "Team", "GPUs", "Waited", "Starts in")
 def holder_lines(
     pool: str, entries: Sequence[HoldersTableEntry], now: datetime, width: int | None
 ) -> Iterator[str]:
-    """Who holds GPUs, since when, at what cost so far, and until when?
+    """The lines on runs that hold GPUs: since when, at what cost so far, and until when.
 
     Args:
         pool: The pool's name.
@@ -42,7 +42,7 @@ def holder_lines(
 def waiting_lines(
     pool: str, entries: Sequence[QueueTableEntry], now: datetime, width: int | None
 ) -> Iterator[str]:
-    """Who waits, at which position, why, for how much longer, and what would help?
+    """The lines on runs that wait: position, reason, expected start, and what would help.
 
     Args:
         pool: The pool's name.

@@ -31,7 +31,7 @@ class PackagedDeployment:
     tags: tuple[str, ...]
     job_variables: dict[str, Any]
     cron: str | None = None
-    """When it runs, in UTC."""
+    """The schedule, in UTC."""
     is_paused: bool = False
     """Its schedule waits until a person activates it: it needs credentials that not all have."""
     pool_type: str | None = None

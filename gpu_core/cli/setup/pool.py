@@ -38,7 +38,7 @@ def check_pool_name(name: str) -> None:
 
 
 async def read_pool(client: PrefectClient, name: str) -> WorkPool | None:
-    """Which work pool has this name? None: there is none."""
+    """The work pool of this name; None: there is none."""
     try:
         return await client.read_work_pool(name)
     except ObjectNotFound:
@@ -46,7 +46,7 @@ async def read_pool(client: PrefectClient, name: str) -> WorkPool | None:
 
 
 def checked_type(pool: WorkPool | None, options: SetupOptions) -> str:
-    """Of which type is the pool, or will be?
+    """The type of the pool, as it is or will be.
 
     Raises:
         InvalidInput: The pool has another type, or an option is for pools of another type.

@@ -37,7 +37,7 @@ MEANING_OF_1: Mapping[str, str] = {
     "prefect-gpu ledger purge": "a record was changed or is missing: nothing was deleted",
     "prefect-gpu spot-replay": "a deadline was missed, or the ledger's database cannot be read",
 }
-"""What exit code 1 says, by command."""
+"""The meaning of exit code 1, by command."""
 
 
 def exit_codes(command: str) -> str:

@@ -40,7 +40,7 @@ def duration(name: str, help_text: str) -> Parameter:
 
 
 def parse_day(text: str, field: str) -> date:
-    """Which day is this?
+    """The day that a text names.
 
     Args:
         text: Such as `2026-11-24`.

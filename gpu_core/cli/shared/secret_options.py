@@ -34,7 +34,7 @@ def variable_of(name: str) -> str:
 
 
 def secret_option(name: str, value: str | None, file: str | None) -> str | None:
-    """What was given for this option: by itself, in a file, or in its environment variable?
+    """The value of this option: given by itself, in a file, or in its environment variable.
 
     Raises:
         InvalidInput: It is given twice, or its file is empty or cannot be read.

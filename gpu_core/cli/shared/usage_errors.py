@@ -20,7 +20,7 @@ from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 
 
 def usage_error(error: CycloptsError, example: str | None = None) -> InvalidInput:
-    """Which field is wrong, and what is allowed there?
+    """The error for a wrong command line: the field, and what is allowed there.
 
     Args:
         example: A whole command line, for an argument that is missing.

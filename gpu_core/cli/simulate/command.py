@@ -1,4 +1,4 @@
-"""`prefect-gpu simulate`: what would have become of these jobs under another policy?"""
+"""`prefect-gpu simulate`: the outcome of these jobs under another policy."""
 
 import json
 import time

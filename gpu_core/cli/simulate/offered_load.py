@@ -1,4 +1,4 @@
-"""`prefect-gpu simulate --order`: how much of a cluster is allocated when no job ends?"""
+"""`prefect-gpu simulate --order`: the part of a cluster that is allocated when no job ends."""
 
 import json
 import time

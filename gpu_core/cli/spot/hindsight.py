@@ -67,7 +67,7 @@ def run_spot_hindsight(ledger: str, price_ratio: float | None, *, as_json: bool)
 
 
 def spot_hindsight(records: Records, price_ratio: float | None, now: datetime) -> SpotHindsight:
-    """What would the best possible have cost each of these runs?"""
+    """The lowest possible cost of each of these runs, in hindsight."""
     everything = [attempt for _, attempts in records for attempt in attempts]
     spans = spot_spans(everything, now)
     prices = _prices(everything, price_ratio)

@@ -1,4 +1,4 @@
-"""`prefect-gpu spot-replay`: what would a job have cost on these spot traces?"""
+"""`prefect-gpu spot-replay`: the cost of a job on these spot traces."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -19,7 +19,7 @@ def measure_workload(
     seconds: float,
     processes: int = 1,
 ) -> Measured:
-    """What do these configurations of a workload cost here, and how fast are they?
+    """The cost and speed of these configurations of a workload on this machine.
 
     Args:
         workload: `module:function` of the function that makes it; None: the usual one.

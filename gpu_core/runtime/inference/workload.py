@@ -41,7 +41,7 @@ class InferenceModel(Protocol):
         """`count` inputs that slicing divides into batches, and the right answers."""
 
     def quality(self, answers: Any, right: Any) -> float:
-        """How good are these answers? More is better."""
+        """The quality of these answers. More is better."""
 
 
 def usual_workload() -> str:
