@@ -19,12 +19,12 @@ def unreadable(path: Path, error: Exception, what: str) -> InvalidInput:
     """
     remedy = f"name a readable {what} in UTF-8"
     if isinstance(error, FileNotFoundError):
-        return InvalidInput(str(path), "does not exist", nearest=_neighbour(path), remedy=remedy)
+        return InvalidInput(str(path), "does not exist", nearest=neighbour(path), remedy=remedy)
     why = getattr(error, "strerror", None) or str(error)
     return InvalidInput(str(path), "cannot be read", got=why, remedy=remedy)
 
 
-def _neighbour(path: Path) -> str | None:
+def neighbour(path: Path) -> str | None:
     """The file of the same folder and kind that has the nearest name."""
     try:
         files = list(islice(path.parent.iterdir(), _MOST_NEIGHBOURS))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from gpu_core.adapters.files.unreadable import neighbour
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 
 _FORM = "path/to/file.py:function, or package.module.function"
@@ -29,6 +30,13 @@ def entrypoint_problem(entrypoint: str, folder: Path) -> InvalidInput | None:
         return _package_problem(entrypoint, folder)  # also package.module:function
     try:
         tree = ast.parse((folder / file).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        near = neighbour(folder / file)
+        return _wrong(
+            entrypoint,
+            f"names a file that does not exist: {file}",
+            nearest=near and f"{Path(file).with_name(Path(near).name)}:{function}",
+        )
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         return _wrong(entrypoint, f"names a file that cannot be read: {reason}")

@@ -195,7 +195,8 @@ def checked(tmp_path, monkeypatch):
         ),
         pytest.param(
             deployment().replace("train.py:train", "trian.py:train"),
-            ["entrypoint names a file that cannot be read", "trian.py"],
+            ["entrypoint names a file that does not exist: trian.py",
+             "did you mean 'train.py:train'?"],
             id="no such file",
         ),
         pytest.param(
