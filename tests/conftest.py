@@ -1,6 +1,7 @@
 """What holds for every test: its tier, no network but this machine's, and repeatable properties."""
 
 import os
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -68,6 +69,19 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _network_is_loopback_only():
     with loopback_only.enforced():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _new_ledgers_are_copies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    # All test modules are imported by now: where none needs the ledger it is not loaded for this.
+    database = sys.modules.get("gpu_core.adapters.ledger.database")
+    if database is None:
+        yield
+        return
+    from tests.support.ledger_copies import copied_ledgers
+
+    with copied_ledgers(database, tmp_path_factory.mktemp("ledger")):
         yield
 
 

@@ -1,6 +1,7 @@
 """Bring a ledger's database to the version of this code, however many processes try at once."""
 
 import threading
+from functools import cache
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -32,8 +33,8 @@ def upgrade_to_head(writer: sa.Engine) -> None:
     Raises:
         LedgerTooNew: The database has a version that this code has never heard of.
     """
-    scripts = ScriptDirectory(str(MIGRATIONS))
     with _one_at_a_time, writer.begin() as connection:
+        scripts = _scripts()
         if connection.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_POSTGRESQL_LOCK)))
         version = MigrationContext.configure(connection).get_current_revision()
@@ -43,6 +44,12 @@ def upgrade_to_head(writer: sa.Engine) -> None:
         config = Config(attributes={"connection": connection})
         config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
         command.upgrade(config, "head")
+
+
+@cache
+def _scripts() -> ScriptDirectory:
+    """The migrations of this code, which are read once."""
+    return ScriptDirectory(str(MIGRATIONS))
 
 
 def _refuse_newer(version: str | None, scripts: ScriptDirectory) -> None:
