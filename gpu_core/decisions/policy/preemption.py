@@ -34,7 +34,7 @@ class PreemptionPolicy(Section):
     """How long an attempt is protected from preemption after it begins, unless its run says
     otherwise."""
     # Off: it lets urgent runs wait. Without it a run that has not repaid is preempted only where
-    # all others lose more, which no replay of docs/benchmarks.md needed.
+    # all others lose more.
     max_protection_s: Duration = Field(default=0, alias="max_protection")
     """A run that was preempted is not preempted again before it has worked as long as its
     preemptions have cost it, but no longer than this after the attempt begins. They cost the work

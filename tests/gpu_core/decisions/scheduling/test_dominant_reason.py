@@ -93,7 +93,9 @@ def _with_the_victims_gone(pool: Scenario, plan: Plan, _: Workload) -> Scenario:
 
 def _without_protection(pool: Scenario, _: Plan, __: Workload) -> Scenario:
     allocations = tuple(
-        replace(a, workload=replace(a.workload, min_runtime_s=0), begins_by=None)
+        replace(
+            a, workload=replace(a.workload, min_runtime_s=0, max_protection_s=0), begins_by=None
+        )
         for a in pool.snapshot.allocations
     )
     return _with_snapshot(pool, allocations=allocations)

@@ -288,8 +288,8 @@ def _idle(capacity: CapacityCost | None) -> list[str]:
     head = ("Node", "Cost", "Idle", "Idle GPU-hours", "GPU-hours")
     beyond = capacity.beyond_micro_usd
     note = (
-        f"Runs paid {format_usd(beyond)} beyond what their machines cost: attempts overlap where "
-        "clocks or prices differed."
+        f"Runs paid {format_usd(beyond)} more than the used time of their machines costs: "
+        "attempts overlap, or prices differ."
     )
     return [_table("Machines and idle GPUs", head, rows), *([note] if beyond else [])]
 

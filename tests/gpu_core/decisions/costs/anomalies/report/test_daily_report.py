@@ -76,12 +76,12 @@ def test_machines_are_listed_with_their_idle_time() -> None:
 
 
 def test_what_runs_paid_beyond_their_machine_is_said() -> None:
-    """Clocks differed: three runs held a GPU for an hour each, which was there for two hours."""
+    """Clocks differed: three runs held one GPU in the same hour, and it was idle in another one."""
     capacity = cost([machine()], [held(number) for number in (1, 2, 3)])
     page = to_markdown(report_day(DAY, {}, at(36), capacity=capacity))
-    assert "Runs paid $3.67 beyond what their machines cost" in page
+    assert "Runs paid $7.34 more than the used time of their machines costs" in page
     one = cost([machine()], [held(1)])
-    assert "beyond" not in to_markdown(report_day(DAY, {}, at(36), capacity=one))
+    assert "Runs paid" not in to_markdown(report_day(DAY, {}, at(36), capacity=one))
 
 
 def test_the_table_has_a_row_for_each_team_and_one_for_the_total() -> None:
