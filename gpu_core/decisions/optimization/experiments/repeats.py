@@ -72,17 +72,41 @@ def is_lower(
         comparisons: How many are made in the experiment, 1 or more.
         false_part: Of experiments in which only noise varies: how many may name a difference.
     """
-    gap = mean_of(other) - mean_of(one)
-    if min(len(one), len(other)) < 2 or gap <= 0:
+    if min(len(one), len(other)) < 2:
         return False
+    found = difference(one, other)
+    if found.gap <= 0 or found.error == 0:
+        return found.gap > 0
+    return found.gap > found.error * t_quantile(1 - false_part / 2 / comparisons, found.freedom)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much lower one mean is than another."""
+
+    gap: float
+    """Negative: it is higher."""
+    error: float
+    """The standard error of the gap."""
+    freedom: float
+    """Degrees of freedom by Welch and Satterthwaite; infinite where nothing varies."""
+
+
+def difference(one: Sequence[float], other: Sequence[float]) -> Difference:
+    """How much lower is the mean of the one, and how sure is that?
+
+    Args:
+        one: Two numbers at least, finite.
+        other: The same of the other configuration.
+    """
+    gap = mean_of(other) - mean_of(one)
     parts = [_variance(values) / len(values) for values in (one, other)]
-    error = math.sqrt(sum(parts))
-    if error == 0:
-        return True
+    if not any(parts):
+        return Difference(gap, 0.0, math.inf)
     freedom = sum(parts) ** 2 / sum(
         part**2 / (len(values) - 1) for part, values in zip(parts, (one, other), strict=True)
     )
-    return gap > error * t_quantile(1 - false_part / 2 / comparisons, freedom)
+    return Difference(gap, math.sqrt(sum(parts)), freedom)
 
 
 def leaders(samples: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
