@@ -1,7 +1,9 @@
 """Another checkpoint interval: from what saves cost, and what interruptions lost."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +22,12 @@ from gpu_core.decisions.optimization.proposals.interruption_model import (
     observed_breaks,
 )
 from gpu_core.decisions.optimization.proposals.kinds import ProposalKind
-from gpu_core.decisions.optimization.proposals.mean_held import SIMULATIONS, Indices, mean_held
+from gpu_core.decisions.optimization.proposals.mean_held import (
+    SIMULATIONS,
+    Indices,
+    MeanHeld,
+    mean_held,
+)
 from gpu_core.decisions.optimization.proposals.period import Period
 from gpu_core.decisions.optimization.proposals.proposal import Change
 from gpu_core.decisions.optimization.proposals.resampling import by_day, future_history
@@ -54,7 +61,9 @@ def checkpoint_case(
 ) -> CheckpointCase | None:
     """The saving of this deployment at the interval of `checkpoints.save_interval`.
 
-    Both intervals are simulated, so that what the model leaves out is not taken for a saving.
+    Both intervals are simulated, so that what the model leaves out is not taken for a saving. It is
+    measured against the cost of the period, in which there were more or fewer interruptions than
+    usual by chance.
 
     Args:
         facts: The runs of one deployment.
@@ -76,7 +85,7 @@ def checkpoint_case(
     rng = np.random.default_rng(seed)
     as_it_was = _model_cost(facts, saves, breaks, rng)
     recorded = float(_micro_usd_per_s(facts) @ np.array([fact.held_s for fact in facts]))
-    if abs(as_it_was - recorded) > MOST_MODEL_ERROR * recorded:
+    if abs(as_it_was.mean - recorded) > MOST_MODEL_ERROR * recorded:
         return None
     draws = _draws(facts, saves, proposed_s, breaks, as_it_was, period, rng)
     return CheckpointCase(
@@ -84,23 +93,34 @@ def checkpoint_case(
     )
 
 
+class _ModelCost(NamedTuple):
+    """The cost of the runs of the period in many simulations, in micro-USD."""
+
+    mean: float
+    deviation: float
+    """Of one simulation from the mean."""
+
+
 def _model_cost(
     facts: Sequence[RunFact], saves: Saves, breaks: Hazard, rng: np.random.Generator
-) -> float:
-    """The mean cost of these runs with such saves and interruptions."""
-    return float(_micro_usd_per_s(facts) @ _mean_held_s(facts, saves, breaks, rng))
+) -> _ModelCost:
+    """The cost of these runs with such saves and interruptions."""
+    held = _mean_held(facts, saves, breaks, rng)
+    prices = _micro_usd_per_s(facts)
+    error = float(np.linalg.norm(prices * held.error_s))
+    return _ModelCost(float(prices @ held.mean_s), error * math.sqrt(SIMULATIONS))
 
 
-def _mean_held_s(
+def _mean_held(
     facts: Sequence[RunFact], saves: Saves, breaks: Hazard, rng: np.random.Generator
-) -> Numbers:
+) -> MeanHeld:
     """The mean time for which these runs hold their GPUs with such saves and interruptions."""
 
     def simulate(chosen: Indices) -> Numbers:
         rates = np.full(chosen.size, breaks.per_hour)
         return _held_s(facts, chosen, saves, rates, rng)
 
-    return mean_held(simulate, len(facts), SIMULATIONS).mean_s
+    return mean_held(simulate, len(facts), SIMULATIONS)
 
 
 def _draws(
@@ -108,7 +128,7 @@ def _draws(
     saves: Saves,
     proposed_s: float,
     breaks: Hazard,
-    as_it_was: float,
+    as_it_was: _ModelCost,
     period: Period,
     rng: np.random.Generator,
 ) -> tuple[float, ...]:
@@ -125,8 +145,9 @@ def _draws(
     known = done > 0
     if not useful.sum():
         return ()
-    before = as_it_was / useful.sum()
-    return tuple(float(x) for x in 1 - cost[known] / done[known] / before)
+    chance = rng.normal(as_it_was.mean, as_it_was.deviation, _DRAWS)
+    before = np.maximum(chance, as_it_was.mean / 2) / useful.sum()
+    return tuple(float(x) for x in 1 - (cost / before)[known] / done[known])
 
 
 def _held_s(
@@ -156,7 +177,7 @@ def checkpoint_draft(
     if case is None:
         return None
     rng = np.random.default_rng((first, 5, number))
-    held_s = _mean_held_s(facts, case.saves.every(case.proposed_s), case.breaks, rng)
+    held = _mean_held(facts, case.saves.every(case.proposed_s), case.breaks, rng)
     observed = format_duration(case.saves.interval_s)
     return draft(
         ProposalKind.CHECKPOINT_INTERVAL,
@@ -168,7 +189,7 @@ def checkpoint_draft(
         ),
         case.draws,
         period,
-        held_s=held_by_run(facts, held_s),
+        held_s=held_by_run(facts, held.mean_s),
         why=_why(case),
         evidence=_evidence(case),
         risk=(
