@@ -80,7 +80,7 @@ def optimize(
     drafts: list[Draft] = []
     by_hand: list[Proposal] = []
     if replayed.calibration.is_close:
-        drafts = sorted(_drafts(facts, period, catalog, seed), key=_largest_first)
+        drafts = sorted(_drafts(facts, period, policy, catalog, seed), key=_largest_first)
         if machines is not None:
             by_hand = reserved_proposals(machines, period, now, seed)
     return Optimization(
@@ -116,7 +116,9 @@ def _replayed(
     return calibrated(learned_from, facts, policy, (seed, 0))
 
 
-def _drafts(facts: Sequence[RunFact], period: Period, catalog: Catalog, seed: int) -> list[Draft]:
+def _drafts(
+    facts: Sequence[RunFact], period: Period, policy: Policy, catalog: Catalog, seed: int
+) -> list[Draft]:
     groups: dict[str, list[RunFact]] = defaultdict(list)
     for fact in facts:
         if fact.run.deployment is not None:
@@ -127,7 +129,7 @@ def _drafts(facts: Sequence[RunFact], period: Period, catalog: Catalog, seed: in
         found.append(spot_draft(runs, facts, period, catalog, (seed, number)))
         found += configuration_drafts(runs, made, period, (seed, number))
         found.append(checkpoint_draft(runs, period, (seed, number)))
-        found.append(sharing_draft(runs, facts, period, (seed, number)))
+        found.append(sharing_draft(runs, facts, policy.idle, period, (seed, number)))
     return [each for each in found if each is not None]
 
 

@@ -19,6 +19,7 @@ from gpu_core.decisions.optimization.proposals.period import Period
 from gpu_core.decisions.optimization.proposals.proposal import Change, JobValue
 from gpu_core.decisions.optimization.proposals.resampling import by_day, future_history
 from gpu_core.decisions.optimization.proposals.run_facts import RunFact
+from gpu_core.decisions.policy.idle import IdlePolicy
 
 LEAST_RUNS = 10
 """With measured GPUs: fewer say little about the next ones."""
@@ -128,6 +129,7 @@ def _used(attempts: Sequence[Attempt]) -> tuple[float, int] | None:
 def sharing_case(
     facts: Sequence[RunFact],
     everything: Sequence[RunFact],
+    idle: IdlePolicy,
     period: Period,
     seed: Sequence[int],
 ) -> SharingCase | None:
@@ -138,6 +140,7 @@ def sharing_case(
     Args:
         facts: The runs of one deployment.
         everything: The runs of all, for the parts that the pool has.
+        idle: From which mean utilisation on a GPU is not under-used.
         period: The days that are judged.
         seed: Of the draws.
     """
@@ -147,6 +150,8 @@ def sharing_case(
     needs = gpu_needs(facts)
     is_priced = all(fact.cost_micro_usd is not None for fact in facts)
     if gpu_type is None or catalogued is None or needs is None or not is_priced:
+        return None
+    if mean(needs.utilization) >= idle.under_used_below:
         return None
     memory_mib = catalogued.reported_memory_mib or catalogued.memory_gib * 1024
     cases = [
@@ -182,8 +187,8 @@ def _draws(
 ) -> tuple[float, ...]:
     """The savings in drawn futures.
 
-    How busy the neighbours will be is not in the ledger: at least as busy as these runs, which may
-    share a GPU with each other, and at most always.
+    How busy the neighbours will be is not in the ledger: from never to always, each as likely. How
+    long they hold the other parts is not known, either.
     """
     cost = np.array([fact.cost_micro_usd or 0 for fact in facts], dtype=np.float64)
     is_completed = np.array([fact.is_completed for fact in facts])
@@ -191,12 +196,11 @@ def _draws(
     if not is_completed.any():
         return ()
     before = cost.sum() / is_completed.sum()
-    own = mean(needs.utilization)
     days = by_day(facts, period.first, period.last)
     draws = []
     for _ in range(_DRAWS):
         chosen = future_history(days, period.verify_days, rng)
-        busy = rng.uniform(own, 1.0)
+        busy = rng.uniform()
         stretch = 1 + (most[chosen] - 1) * busy
         completed = is_completed[chosen].sum()
         if completed:
@@ -208,12 +212,13 @@ def _draws(
 def sharing_draft(
     facts: Sequence[RunFact],
     everything: Sequence[RunFact],
+    idle: IdlePolicy,
     period: Period,
     seed: tuple[int, int],
 ) -> Draft | None:
     """Is a part of a GPU proposed for this deployment? Args as for `sharing_case`."""
     first, number = seed
-    case = sharing_case(facts, everything, period, (first, 6, number))
+    case = sharing_case(facts, everything, idle, period, (first, 6, number))
     if case is None:
         return None
     part = case.part

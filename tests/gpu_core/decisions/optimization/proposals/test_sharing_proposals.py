@@ -18,6 +18,7 @@ from gpu_core.decisions.optimization.proposals.sharing_proposals import (
     parts_held,
     sharing_draft,
 )
+from gpu_core.decisions.policy.idle import IdlePolicy
 from tests.gpu_core.decisions.optimization.proposals.test_propose import DAY, NOW, WORK, history
 
 PERIOD = Period.before(DAY)
@@ -50,10 +51,10 @@ SHARED = with_attempts(history(OTHERS), shares=(QUARTER,))
 def drafted(records, others=SHARED, seed=1):
     facts = run_facts(records, PERIOD.window, NOW)
     everything = run_facts([*records, *others], PERIOD.window, NOW)
-    return sharing_draft(facts, everything, PERIOD, (seed, 0))
+    return sharing_draft(facts, everything, IdlePolicy(), PERIOD, (seed, 0))
 
 
-@pytest.mark.parametrize("busy", [0.3, 0.5, 0.8])
+@pytest.mark.parametrize("busy", [0.15, 0.5, 0.8])
 def test_a_part_is_proposed_and_its_saving_holds_the_truth(busy):
     """Three neighbours, each busy for this part of the time: a kernel waits for them in turn."""
     proposal = drafted(MEASURED).proposal
@@ -86,6 +87,7 @@ def test_the_replay_does_not_share_gpus_so_that_waits_are_unknown():
             {"gpu_summaries": used(utilization_mean_ratio=None)},
             {"gpu_summaries": used(memory_used_max_bytes=None)},
             {"gpu_summaries": used(memory_gib=9.5)},
+            {"gpu_summaries": used(utilization=0.3)},
             {"gpu_summaries": used(utilization=0.99)},
             {"gpu_ids": ("0", "1")},
             {"shares": (QUARTER,)},
