@@ -17,7 +17,7 @@ from gpu_core.decisions.optimization.proposals.interruption_model import Numbers
 from gpu_core.decisions.optimization.proposals.kinds import ProposalKind
 from gpu_core.decisions.optimization.proposals.period import Period
 from gpu_core.decisions.optimization.proposals.proposal import Change, Proposal, proposal_id
-from gpu_core.decisions.optimization.proposals.resampling import future_history
+from gpu_core.decisions.optimization.proposals.resampling import future_weeks
 
 _DAY = timedelta(days=1)
 _DAY_US = _DAY // timedelta(microseconds=1)
@@ -119,8 +119,7 @@ def _days(kind: MachineKind, costs: dict[int, KindCost], days: int) -> MachineDa
 def _proposal(
     days: MachineDays, pool: str, period: Period, rng: np.random.Generator
 ) -> Proposal | None:
-    every_day = [[number] for number in range(period.days)]
-    drawn = [future_history(every_day, period.verify_days, rng) for _ in range(_DRAWS)]
+    drawn = [future_weeks(period.days, period.verify_days, rng) for _ in range(_DRAWS)]
     gains = np.array([days.gains[chosen].sum(axis=0) for chosen in drawn])
     cost = np.array([days.cost[chosen].sum() for chosen in drawn])
     pays_off = np.percentile(gains, _LOW, axis=0) > 0
