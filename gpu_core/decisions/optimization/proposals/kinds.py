@@ -59,8 +59,8 @@ class KindRule:
 
 
 _CONFIGURATION = (
-    "The costs of both groups, as far as they differ beyond noise: Welch's test, one false "
-    "proposal in 1,000 nights, shared between all comparisons."
+    "The costs of both groups, as far as they and their logarithms differ beyond noise: Welch's "
+    "test, one false proposal in 1,000 nights, shared between all comparisons."
 )
 
 RULES: Mapping[ProposalKind, KindRule] = {
@@ -87,23 +87,24 @@ RULES: Mapping[ProposalKind, KindRule] = {
         "attempts), and 5 attempts that ended before their run.",
         change="`checkpoint_interval`, in seconds: the optimum of [checkpoints](checkpoints.md)",
         simulated="Stalls and lost work at both intervals, at the rate that attempts ended with; "
-        "the old one must give the recorded cost to 5 %.",
+        "the old one must give the recorded cost to 5 %. How much chance was in that cost counts.",
         unit=WorkUnit.GPU_HOUR_BETWEEN_SAVES,
     ),
     ProposalKind.SHARING: KindRule(
-        evidence="10 runs on one whole GPU, all with measured utilisation and memory, and a part "
-        "of such a GPU that another run held, in 90 % of whose memory all of them fit.",
+        evidence="10 runs on one whole GPU, all with measured utilisation and memory, under-used "
+        "in the mean (`idle.under_used_below`, by default 30 %), and a part of such a GPU that "
+        "another run held, in 90 % of whose memory all of them fit.",
         change="`gpu_fraction` (MPS, time-slicing) or `mig_profile`",
-        simulated="Kernels take up to n times as long on the n-th part of a GPU. The "
-        "neighbours are as busy as these runs at least, and at most always: how busy is not known. "
-        "Waits are not replayed.",
+        simulated="Kernels take up to n times as long on the n-th part of a GPU. How busy the "
+        "neighbours are is not known: from never to always, each as likely. Waits are not "
+        "replayed.",
         unit=WorkUnit.COMPLETED_RUN,
     ),
     ProposalKind.RESERVED: KindRule(
         evidence="Machines recorded for all 28 days, and for their kind a price of `reserved` in "
         "the ledger, the catalog or the policy.",
         change="the number of reserved machines of a kind",
-        simulated="Days like those of the period: each machine pays off in 90 % of the histories.",
+        simulated="Weeks like those of the period: each machine pays off in 90 % of the histories.",
         unit=WorkUnit.MACHINE_HOUR,
         by_hand="buy the commitment from the provider; `prefect-gpu cost savings` then shows what "
         "other terms, such as reserved, saved",
