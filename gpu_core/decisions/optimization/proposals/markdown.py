@@ -16,15 +16,16 @@ def percent_range(saving: Saving) -> str:
     return f"{saving.low:.0%} to {saving.high:.0%}"
 
 
-def saving_sentence(saving: Saving) -> str:
-    """The saving, for people."""
+def saving_sentence(proposal: Proposal) -> str:
+    """The saving, for people. An interval that is too narrow promises no probability."""
+    saving, too_narrow = proposal.saving, proposal.kind.rule.too_narrow
     low, expected, high = (
         format_usd(saving.micro_usd(part)) for part in (saving.low, saving.expected, saving.high)
     )
     return (
         f"{expected} of {format_usd(saving.monthly_cost_micro_usd)} in 30 days "
-        f"({saving.expected:.0%}); between {low} and {high} in 80 % of the cases "
-        f"({percent_range(saving)})"
+        f"({saving.expected:.0%}); between {low} and {high} "
+        f"{'' if too_narrow else 'in 80 % of the cases '}({percent_range(saving)})"
     )
 
 
@@ -48,13 +49,16 @@ def wait_sentence(proposal: Proposal) -> str:
 def proposal_lines(proposal: Proposal) -> list[str]:
     """All that is said about a proposal, as plain sentences."""
     generated = ["The evidence holds generated runs."] if proposal.has_generated else []
+    held = proposal.kind.rule.too_narrow
+    narrow = [f"The range is too narrow: it held the saving in {held} generated histories."]
     return [
         *(change_text(change) for change in proposal.changes),
         proposal.why,
         *proposal.evidence,
         *generated,
         f"Period: {proposal.first_day} to {proposal.last_day}.",
-        f"Saving: {saving_sentence(proposal.saving)}.",
+        f"Saving: {saving_sentence(proposal)}.",
+        *(narrow if held else []),
         wait_sentence(proposal),
         f"Risk: {proposal.risk}",
         f"Undo: {proposal.undo}",

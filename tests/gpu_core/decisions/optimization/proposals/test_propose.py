@@ -199,6 +199,16 @@ def test_generated_runs_are_named():
     assert "The evidence holds generated runs." in proposal_lines(proposal)
 
 
+@pytest.mark.parametrize("kind", ProposalKind)
+def test_an_interval_that_is_too_narrow_promises_no_probability(kind):
+    (proposal,) = ask(history(WORK, ON_SPOT)).proposals
+    page = "\n".join(proposal_lines(replace(proposal, kind=kind)))
+    held = {ProposalKind.CHECKPOINT_INTERVAL: "4 of 11", ProposalKind.RESERVED: "12 of 27"}
+    assert ("in 80 % of the cases" in page) == (kind not in held)
+    assert ("too narrow" in page) == (kind in held)
+    assert held.get(kind, "") in page
+
+
 def test_a_proposal_is_read_back_as_it_was_written():
     (proposal,) = ask(history(WORK, ON_SPOT)).proposals
     document = to_document(proposal)
