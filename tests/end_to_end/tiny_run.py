@@ -46,6 +46,7 @@ def note(what: str) -> None:
         "attempt": int(os.environ["PREFECT_GPU_ATTEMPT"]),
         "devices": os.environ["PREFECT_GPU_DEVICES"].split(","),
         "cuda": os.environ["CUDA_VISIBLE_DEVICES"],
+        "checkpoint_interval_s": int(os.environ["PREFECT_GPU_CHECKPOINT_INTERVAL_S"]),
         "at": time.time(),
     }
     with open(os.environ["TINY_JOURNAL"], "a") as journal:  # noqa: PTH123 - quicker to import
