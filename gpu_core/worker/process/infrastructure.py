@@ -48,7 +48,7 @@ from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import ObservedUse, Started, TerminationRequest, Unavailable
 from gpu_core.worker.operations.outage_errors import OUTAGE_ERRNOS
 from gpu_core.worker.operations.threads import in_thread
-from gpu_core.worker.process.attempts.processes import LocalProcesses
+from gpu_core.worker.process.attempts.processes import PROGRAMS, LocalProcesses
 from gpu_core.worker.process.gpus.devices import local_nodes, visible_devices
 from gpu_core.worker.process.gpus.health_watch import HealthWatch
 from gpu_core.worker.process.gpus.held import HeldGpus
@@ -56,7 +56,7 @@ from gpu_core.worker.process.gpus.occupied import OccupiedGpus
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration
 from gpu_core.worker.startup.settings import GpuWorkerSettings
 
-_SAMPLER = Path(__file__).with_name("attempt_sampler.py")
+_SAMPLER = PROGRAMS / "attempt_sampler.py"
 
 
 class ProcessInfrastructure:

@@ -24,7 +24,10 @@ from gpu_core.adapters.host.attempt_mark import attempt_id_of, environment_of
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.requests.runs.run_context import ATTEMPT_ID_VARIABLE
 
-_LAUNCHER = Path(__file__).with_name("launcher.py")
+PROGRAMS = Path(__file__).parent
+"""The folder of the programs that run beside an attempt."""
+
+_LAUNCHER = PROGRAMS / "launcher.py"
 _OUTPUT = "output.log"
 
 # A process that is becoming another program shows no environment for a moment (30 % of the looks at

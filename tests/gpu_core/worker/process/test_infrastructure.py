@@ -23,6 +23,8 @@ from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_policy, make_workload
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Unavailable
+from gpu_core.worker.process import infrastructure
+from gpu_core.worker.process.attempts import processes
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration
 from gpu_core.worker.startup.settings import GpuWorkerSettings
@@ -217,3 +219,9 @@ def test_a_gpu_that_is_held_is_out_of_the_plan_and_counts_as_a_fault(tmp_path):
     infrastructure._held.free("virtual-1")
     (node,) = anyio.run(infrastructure.observe, VIRTUAL, ())
     assert (node.unhealthy_gpu_ids, node.machine.faulty_gpus) == (frozenset(), 0)
+
+
+@pytest.mark.parametrize("program", [infrastructure._SAMPLER, processes._LAUNCHER])
+def test_the_programs_beside_an_attempt_are_where_they_are_started_from(program):
+    """No import fails where one has moved: an attempt would run without its samples."""
+    assert program.is_file()
