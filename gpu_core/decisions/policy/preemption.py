@@ -41,8 +41,8 @@ class PreemptionPolicy(Section):
     that was lost, and the time until it resumed. `0`: only `min_runtime` protects."""
     spare_gpus: Annotated[int, Field(ge=0, le=100_000)] = 0
     """GPUs of each type and capacity type that runs below the highest priority leave free, so that
-    one of the highest starts without a preemption. A run that fills its nodes with several GPUs
-    leaves none."""
+    one of the highest starts without a preemption. A run leaves none that fills its nodes with
+    several GPUs, or that could not leave them in an empty pool."""
 
 
 def preemption_contradictions(

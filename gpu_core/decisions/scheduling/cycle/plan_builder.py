@@ -137,23 +137,25 @@ class PlanBuilder:
     def takes_spare(self, group: WorkloadGroup, placement: Placement) -> bool:
         """Would it take GPUs that the policy leaves to runs of the highest priority?
 
-        One that fills its nodes with several GPUs may: they were kept for it, as a large run
-        seldom finds so many free.
+        Some may, as they would wait for ever otherwise, or idle nodes for longer: one that fills
+        its nodes with several GPUs, which were kept for it, and one that could not leave the spare
+        in an empty pool. One without a free GPU takes nothing of it.
         """
         spare = self.policy.preemption.spare_gpus
         if not spare or group.priority >= max(self.policy.priorities.values()):
             return False
         cluster = self.state.current.cluster
         gpus = len(placement.gpu_ids)
-        if gpus == sum(cluster[share.node].usable_gpus for share in placement.shares) > 1:
+        taken = sum(len({*s.gpu_ids} & {*cluster[s.node].free_ids}) for s in placement.shares)
+        if not taken or gpus == sum(cluster[s.node].usable_gpus for s in placement.shares) > 1:
             return False
-        free = sum(
-            cluster[node].free_gpus
-            for node in cluster.eligible(group.shape)
-            if cluster[node].node.flavor == placement.flavor
-        )
+        nodes = [cluster[name] for name in cluster.eligible(group.shape)]
+        of_flavor = [node for node in nodes if node.node.flavor == placement.flavor]
+        if sum(node.usable_gpus for node in of_flavor) - gpus < spare:
+            return False
+        free = sum(node.free_gpus for node in of_flavor)
         # A smaller one behind it would take what it waits for.
-        if placement.flavor not in self._short_of_spare and free - gpus >= spare:
+        if placement.flavor not in self._short_of_spare and free - taken >= spare:
             return False
         self._short_of_spare.add(placement.flavor)
         return True

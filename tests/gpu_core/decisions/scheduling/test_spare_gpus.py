@@ -8,6 +8,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
@@ -82,7 +83,14 @@ def test_others_leave_the_spare_free(seed, spare_gpus):
 
     def has_to_leave_it(workload, placement):
         usable = sum(cluster[share.node].usable_gpus for share in placement.shares)
-        return workload.priority < HIGH and not len(placement.gpu_ids) == usable > 1
+        all_usable = sum(
+            cluster[name].usable_gpus
+            for name in cluster.eligible(workload.shape)
+            if nodes[name].flavor == placement.flavor
+        )
+        could_leave_it = all_usable - len(placement.gpu_ids) >= spare_gpus
+        fills_its_nodes = len(placement.gpu_ids) == usable > 1
+        return workload.priority < HIGH and could_leave_it and not fills_its_nodes
 
     # Others may take it, before or after those that have to leave it.
     for workload, placement in started:
@@ -99,7 +107,8 @@ def test_others_leave_the_spare_free(seed, spare_gpus):
     [
         pytest.param([1, 1], ["w0", "w1"], id="what is more than the spare"),
         pytest.param([1, 1, 1], ["w0", "w1"], id="and nothing of it"),
-        pytest.param([3, 1], [], id="none behind one that waits for more"),
+        pytest.param([3, 1], ["w0"], id="one that could not leave them in an empty pool"),
+        pytest.param([0, 1, 0], ["w0", "w1", "w2"], id="one without GPUs"),
         pytest.param([4], ["w0"], id="one that fills its node"),
     ],
 )
@@ -136,3 +145,40 @@ def test_a_run_of_one_gpu_leaves_the_spare_also_where_it_would_fill_its_node():
     policy = make_policy(preemption={"spare_gpus": 1})
     plan = plan_cycle(make_snapshot(nodes, (), pending), policy, NOW)
     assert [c.workload_id for c in plan.commands] == ["w0"]
+
+
+def test_none_starts_behind_one_that_waits_for_more_than_the_spare():
+    """Six GPUs, two in use and two spare: three would leave one, and a smaller one takes none."""
+    held = (make_allocation(make_workload("l", 2, priority=LOW), {"n1": "0 1"}),)
+    pending = tuple(
+        make_workload(f"w{i}", gpus, submitted_at=ago(90 - i)) for i, gpus in enumerate([3, 1])
+    )
+    policy = make_policy(preemption={"spare_gpus": 2})
+    plan = plan_cycle(make_snapshot((make_node(gpus=6),), held, pending), policy, NOW)
+    assert plan.commands == ()
+    assert [e.reason for e in plan.explanations] == [Reason.RESERVED_AHEAD] * 2
+
+
+def test_a_part_of_a_gpu_in_use_takes_nothing_of_the_spare():
+    """Two halves on one GPU leave the other one free."""
+    half = make_workload("l", 1, gpu_share_milli=500, priority=LOW)
+    share = NodeShare(node="n1", gpu_ids=("0",), share_milli=500)
+    on_half = Placement(gpu_type="a100-80gb", capacity_type="on-demand", shares=(share,))
+    held = (replace(make_allocation(half, {"n1": "0"}), placement=on_half),)
+    pending = (make_workload("w", 1, gpu_share_milli=500),)
+    policy = make_policy(preemption={"spare_gpus": 1})
+    nodes = (make_node(gpus=2, is_shareable=True),)
+    plan = plan_cycle(make_snapshot(nodes, held, pending), policy, NOW)
+    assert [c.workload_id for c in plan.commands] == ["w"]
+
+
+@many
+@given(SEEDS, st.integers(1, 20))
+def test_no_run_waits_for_ever_for_the_spare(seed, spare_gpus):
+    """In an empty pool the first in the queue hears of the spare only where it needs none of it."""
+    pool = spared_pool(seed, spare_gpus)
+    alone = replace(pool.snapshot, allocations=(), pending=pool.snapshot.pending[:1])
+    with_spare = plan_cycle(alone, pool.policy, NOW)
+    without = plan_cycle(alone, spared_pool(seed, 0).policy, NOW)
+    event(f"it starts: {bool(without.commands)}")
+    assert with_spare.commands == without.commands
