@@ -13,7 +13,7 @@ from itertools import count
 
 import numpy as np
 
-from benchmarks.saving_histories import FIRST_DAY, STARTUP_S, History, Work
+from benchmarks.saving_histories import FIRST_DAY, STARTUP_S, History, Work, attempt_of
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 
 SHAPE = 0.8
@@ -22,7 +22,7 @@ STEP_S = 20.0
 NOTICED = 0.3
 """Of the interruptions."""
 UPLOAD = 3.0
-"""A save is durable after so many times its stall."""
+"""The time until a save is durable, in times of its stall."""
 _RUNS = 300
 _INTERVALS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0)
 """The intervals that are tried for the best one, by Young's formula."""
@@ -58,19 +58,8 @@ class SavedHistory(History):
                 saved_s = max(saved_s, min(left_s, life_s - startup_s - stalled_s))
                 saves, saved_at_s = saves + 1, life_s
             checkpoint = f"{run.flow_run_id}/{number}" if saves else None
-            yield Attempt(
-                attempt_id=f"{run.flow_run_id}-{number}",
-                flow_run_id=run.flow_run_id,
-                number=number,
-                pool=run.pool,
-                host="bench",
-                node=f"{work.gpu_type}-{run.flow_run_id}",
-                gpu_type=work.gpu_type,
-                gpu_ids=tuple(str(index) for index in range(work.gpu_count)),
-                capacity_type=work.capacity_type,
-                price_micro_usd_per_gpu_hour=work.price_micro_usd,
-                admitted_at=admitted_at,
-                started_at=admitted_at,
+            yield attempt_of(
+                *(work, run, number, admitted_at),
                 first_step_at=admitted_at + timedelta(seconds=min(held_s, startup_s)),
                 released_at=admitted_at + timedelta(seconds=held_s),
                 end_reason=EndReason.COMPLETED if is_done else EndReason.INTERRUPTED,

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -133,19 +134,8 @@ class History:
             began_at = admitted_at + timedelta(seconds=min(held_s, STARTUP_S))
             released_at = admitted_at + timedelta(seconds=held_s)
             checkpoint = f"{run.flow_run_id}/{number}" if saved_s else None
-            yield Attempt(
-                attempt_id=f"{run.flow_run_id}-{number}",
-                flow_run_id=run.flow_run_id,
-                number=number,
-                pool=run.pool,
-                host="bench",
-                node=f"{work.gpu_type}-{run.flow_run_id}",
-                gpu_type=work.gpu_type,
-                gpu_ids=tuple(str(index) for index in range(work.gpu_count)),
-                capacity_type=work.capacity_type,
-                price_micro_usd_per_gpu_hour=work.price_micro_usd,
-                admitted_at=admitted_at,
-                started_at=admitted_at,
+            yield attempt_of(
+                *(work, run, number, admitted_at),
                 first_step_at=began_at,
                 released_at=released_at,
                 end_reason=EndReason.COMPLETED if is_done else EndReason.INTERRUPTED,
@@ -165,6 +155,27 @@ class History:
             left_s -= saved_s
             restored_from = checkpoint or restored_from
             admitted_at = released_at + timedelta(seconds=300)
+
+
+def attempt_of(
+    work: Work, run: RunRecord, number: int, admitted_at: datetime, **fields: Any
+) -> Attempt:
+    """An attempt on the GPUs of this work that starts at its admission."""
+    return Attempt(
+        attempt_id=f"{run.flow_run_id}-{number}",
+        flow_run_id=run.flow_run_id,
+        number=number,
+        pool=run.pool,
+        host="bench",
+        node=f"{work.gpu_type}-{run.flow_run_id}",
+        gpu_type=work.gpu_type,
+        gpu_ids=tuple(str(index) for index in range(work.gpu_count)),
+        capacity_type=work.capacity_type,
+        price_micro_usd_per_gpu_hour=work.price_micro_usd,
+        admitted_at=admitted_at,
+        started_at=admitted_at,
+        **fields,
+    )
 
 
 def _saves(work: Work, left_s: float) -> int:

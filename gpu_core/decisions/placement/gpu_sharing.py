@@ -53,7 +53,7 @@ class GpuSharing(Protocol):
         """How many thousandths are left? Approximate for MIG."""
 
     def profiles_left(self, in_use: int) -> frozenset[str]:
-        """The MIG profiles of which an instance fits beside this use."""
+        """The MIG profiles that fit on the free part of the GPU."""
 
 
 class TimeSharing:
@@ -164,7 +164,7 @@ class MigInstances:
         return left * WHOLE_GPU_MILLI // self._slices
 
     def profiles_left(self, in_use: int) -> frozenset[str]:
-        """The profiles of which an instance fits beside this use."""
+        """The MIG profiles that fit on the free slices of the GPU."""
         return profiles_left(self._gpu_type, _slices_in(in_use))
 
     def _start(self, shape: Shape, in_use: int) -> int | None:

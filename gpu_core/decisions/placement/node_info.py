@@ -102,7 +102,7 @@ class NodeInfo:
 
     @property
     def profiles_left(self) -> frozenset[str]:
-        """The MIG profiles of which an instance fits on a GPU in use."""
+        """The MIG profiles that fit on the free part of a GPU in use."""
         if not self.node.is_mig:
             return frozenset()
         left = map(self._sharing.profiles_left, self._in_use.values())

@@ -30,7 +30,7 @@ class MeanHeld:
 
 
 def mean_held(simulate: Callable[[Indices], Numbers], runs: int, simulations: int) -> MeanHeld:
-    """How long does each of these runs hold its GPUs in the mean of so many simulations?
+    """How long does each of these runs hold its GPUs in the mean over the simulations?
 
     Args:
         simulate: How long the runs with these indices hold their GPUs, once, in seconds.

@@ -40,7 +40,7 @@ def future_history(
 
 
 def future_weeks(days: int, length: int, rng: np.random.Generator) -> list[int]:
-    """Which days could so many days to come be like, where a day resembles the one before it?
+    """Draw the days to come from the history, where a day resembles the one before it.
 
     Seven days in a row are drawn together, from any day on: a moving-block bootstrap (Künsch, The
     Annals of Statistics 17, 1989). Each weekday then comes as often as in whole weeks.

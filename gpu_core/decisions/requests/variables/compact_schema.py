@@ -5,7 +5,7 @@ from typing import Any
 
 _NULL = {"type": "null"}
 
-# These keywords concern values of one type only: they let null pass, where they stand beside it.
+# Each of these keywords constrains values of one type, and does not constrain null.
 _OF_ONE_TYPE = frozenset(
     {
         *("type", "format", "items", "additionalProperties"),
@@ -29,7 +29,8 @@ def compact_form(variables: Mapping[str, Any]) -> dict[str, Any]:
     properties = variables.get("properties")
     if not isinstance(properties, Mapping):
         return dict(variables)
-    required = variables.get("required") or ()
+    given = variables.get("required")
+    required = given if isinstance(given, list) else ()
     return {
         **variables,
         "properties": {
@@ -50,7 +51,8 @@ def compact_field(field: object) -> object:
     found = {key: part for key, part in field.items() if key != "default" or part is not None}
     match found.get("anyOf"):
         case [{"type": str(), **other} as typed, null] if null == _NULL:
-            if other.keys() <= _OF_ONE_TYPE:
+            is_readable = isinstance(typed.get("enum", []), list)
+            if is_readable and other.keys() <= _OF_ONE_TYPE:
                 del found["anyOf"]
                 found.update(typed)
                 if "enum" in typed:

@@ -97,6 +97,8 @@ class RunTimeHistory:
         """How long do runs of this kind take? None: too few have finished."""
         question = (kind, policy.quantile, policy.min_runs)
         if question not in self._learned:
+            if len(self._learned) >= self._max_groups:
+                self._learned.clear()
             self._learned[question] = self._learn(kind, policy)
         return self._learned[question]
 

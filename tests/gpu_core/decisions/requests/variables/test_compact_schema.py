@@ -84,16 +84,20 @@ def test_what_is_left_out(field, compact):
         {"anyOf": [{"$ref": "#/$defs/A"}, NULL]},
         {"anyOf": [{"type": "string"}, {"type": "number"}, NULL]},
         {"anyOf": [{"type": ["string", "number"]}, NULL]},
+        {"anyOf": [{"type": "string", "enum": "unreadable"}, NULL]},
         {"anyOf": "unreadable"},
         "unreadable",
     ],
-    ids=["const", "reference", "two types", "list of types", "any of", "no schema"],
+    ids=["const", "reference", "two types", "list of types", "no enum", "any of", "no schema"],
 )
 def test_what_stays(field):
     assert compact_field(field) == field
 
 
-@pytest.mark.parametrize("form", [{}, {"properties": None}, {"properties": {"a": 1}}])
+@pytest.mark.parametrize(
+    "form",
+    [{}, {"properties": None}, {"properties": {"a": 1}}, {"properties": {"a": {}}, "required": 5}],
+)
 def test_an_unreadable_form_stays(form):
     assert compact_form(form) == form
 
