@@ -68,7 +68,11 @@ from gpu_core.worker.kubernetes.jobs.job_status import (
     has_run_a_pod,
     is_losing_pods,
 )
-from gpu_core.worker.kubernetes.jobs.observed_exit import is_incomplete, observed_exit
+from gpu_core.worker.kubernetes.jobs.observed_exit import (
+    has_never_worked,
+    is_incomplete,
+    observed_exit,
+)
 from gpu_core.worker.kubernetes.jobs.observed_life import is_observed_alive, nodes_by_rank
 from gpu_core.worker.kubernetes.jobs.observed_trouble import observed_trouble
 from gpu_core.worker.kubernetes.jobs.operator_jobs import is_run_by_operator
@@ -446,7 +450,8 @@ class KubernetesInfrastructure:
 
     async def report_start(self, running: AttemptState) -> None:
         """Report that a container has run, in which no flow reports that."""
-        await self._output.report_start(running)
+        if not has_never_worked(running, self._view):
+            await self._output.report_start(running)
 
     async def exit(self, running: AttemptState) -> Exit | None:
         """The end of the attempt, from the last known statuses of its pods."""

@@ -27,6 +27,10 @@ class EndCauses:
         if causes:
             self._causes.setdefault(attempt_id, causes)
 
+    def has(self, attempt_id: str) -> bool:
+        """Did a pod of it end without the worker?"""
+        return attempt_id in self._causes
+
     def pods_of(self, attempt_id: str) -> list[Json]:
         """The pods whose ends say why the attempt ended."""
         pods = self._view.last_pods_of(attempt_id)

@@ -21,6 +21,7 @@ _UNCONFIRMED = (
     "The worker or the API server stopped while the pods of its gang were created, so those that "
     "existed were deleted"
 )
+_SUCCESS = 0
 
 
 def observed_exit(
@@ -53,8 +54,12 @@ def observed_exit(
     if found is None:
         return None
     found = replace(found, **_times(pods, running.attempt))
-    if may_be_partial(running.attempt) and found.exit_code is None:
-        return replace(found, message=_UNCONFIRMED)
+    if may_be_partial(running.attempt) and found.exit_code != _SUCCESS:
+        if is_incomplete(running, view):
+            return None  # the worker took it back, and no node had worked without the others
+        if not causes.has(attempt_id):
+            # It was the worker that deleted the pods, whatever exit code that gave them.
+            return replace(found, message=_UNCONFIRMED, exit_code=None, is_interruption=True)
     node = silent_partner_of(ended, pods, view.nodes)
     if node is None:
         return found
@@ -69,6 +74,13 @@ def is_incomplete(running: AttemptState, view: ClusterCache) -> bool:
         item = view.custom_jobs.last_of(attempt_id)
         return item is None or is_custom_pending(item)
     return len(view.last_pods_of(attempt_id)) < running.workload.shape.nodes
+
+
+def has_never_worked(running: AttemptState, view: ClusterCache) -> bool:
+    """Is it a gang that was taken back before all its nodes were there?"""
+    is_taken_back = running.failure(StartFailureKind.POSTPONED) is not None
+    is_taken_back = is_taken_back or may_be_partial(running.attempt)
+    return is_taken_back and is_incomplete(running, view)
 
 
 def _times(pods: Sequence[Json], attempt: Attempt) -> dict[str, Any]:

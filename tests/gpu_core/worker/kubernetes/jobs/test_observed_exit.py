@@ -92,6 +92,68 @@ def test_a_gang_whose_creation_was_not_noted_began_with_its_first_container():
     assert found.message.startswith("The worker or the API server stopped")
 
 
+def _of_unnoted_gang(*pods, ended_before=False):
+    """How did a gang of two nodes end whose creation was not noted, and which was deleted?"""
+    shares = tuple(NodeShare(node=node, gpu_ids=("0",)) for node in ("n1", "n2"))
+
+    async def scenario():
+        infrastructure = of_cluster(SimpleNamespace())
+        attempt = running(attempt_id="a", shares=shares, started_at=None)
+        attempt.workload = with_shape(attempt.workload, nodes=2)
+        for pod in pods:
+            infrastructure._view._pod_changed(None, pod)
+        if ended_before:
+            infrastructure._causes.note("a")
+        for pod in pods:
+            infrastructure._view._pod_changed(pod, None)
+        return await infrastructure.exit(attempt)
+
+    return anyio.run(scenario)
+
+
+def _deleted(pod):
+    pod["metadata"]["deletionTimestamp"] = moment(0)
+    return pod
+
+
+@pytest.mark.parametrize("first", [of_rank(0, "Running"), _deleted(of_rank(0, "Failed", 143))])
+def test_a_gang_of_which_a_pod_was_never_there_has_not_worked(first):
+    """The worker was killed while it created the gang, of which a quota refuses a pod."""
+    assert _of_unnoted_gang(first) is None
+
+
+@pytest.mark.parametrize(("nodes", "want"), [(1, ["a"]), (2, [])])
+def test_a_gang_that_has_not_worked_is_not_reported_as_running(nodes, want):
+    """Prefect counts each Running as a run, and against its retries."""
+    reported = []
+
+    async def report_running(attempt):
+        reported.append(attempt.attempt.attempt_id)
+
+    infrastructure = of_cluster(SimpleNamespace())
+    infrastructure._output.containers = SimpleNamespace(report_running=report_running)
+    shares = tuple(NodeShare(node=f"n{number}", gpu_ids=("0",)) for number in range(nodes))
+    attempt = running(attempt_id="a", shares=shares, started_at=None)
+    attempt.workload = with_shape(attempt.workload, nodes=nodes)
+    attempt.variables = {"container_command": "true", "framework": "torchrun"}
+    infrastructure._view._pod_changed(None, of_rank(0, "Running"))
+    anyio.run(infrastructure.report_start, attempt)
+    assert reported == want
+
+
+def test_the_exit_code_of_a_deletion_by_the_worker_is_not_the_run_s():
+    found = _of_unnoted_gang(*(_deleted(of_rank(rank, "Failed", 143)) for rank in (0, 1)))
+    assert (found.exit_code, found.is_interruption) == (None, True)
+    assert found.message.startswith("The worker or the API server stopped")
+
+
+@pytest.mark.parametrize(("phase", "code"), [("Failed", 3), ("Succeeded", 0)])
+def test_a_gang_that_ended_before_it_was_deleted_ended_by_itself(phase, code):
+    pods = [of_rank(rank, phase, code) for rank in (0, 1)]
+    found = _of_unnoted_gang(*pods, ended_before=True)
+    assert (found.exit_code, found.is_interruption) == (code, False)
+
+
 @pytest.mark.parametrize(
     ("first_s_ago", "other_s_ago", "node", "want"),
     [
