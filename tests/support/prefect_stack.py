@@ -160,8 +160,8 @@ def new_server(
 
 _LOG_LINES = 80
 
-# The client of Kubernetes reads the first when it is imported.
-_READ_AT_START = ("KUBECONFIG", "LD_LIBRARY_PATH", "PYTHONPATH")
+# A fork has what the process that it comes from read of them.
+_READ_AT_START = ("LD_LIBRARY_PATH", "PYTHONPATH")
 
 
 class Pool:
@@ -350,8 +350,8 @@ class Pool:
 
         Args:
             parent: What its parent did to its signals: `usual`, `nohup` or `deaf`. None: it is
-                forked from a process that has imported all it needs, unless what it imports, Python
-                or the system's loader would find other variables at their start.
+                forked from a process that has imported all it needs, unless Python or the system's
+                loader would find other variables at their start.
             worker_type: Its type, where that is not the pool's.
             options: More options of `prefect worker start`.
         """

@@ -6,6 +6,7 @@ session, an environment and an output of its own.
 """
 
 import atexit
+import importlib
 import multiprocessing
 import os
 import random
@@ -109,6 +110,7 @@ def _become(
     folder: Path,
 ) -> None:
     """Be the command, in the forked process."""
+    from kubernetes_asyncio.config import kube_config
     from prefect.cli import app
     from prefect.context import refresh_global_settings_context
 
@@ -125,6 +127,7 @@ def _become(
     os.environ.update(environment)
     random.seed()  # or all forks would draw the same
     refresh_global_settings_context()
+    importlib.reload(kube_config)  # reads KUBECONFIG when it is imported
     sys.argv = [program, *arguments]
     try:
         sys.exit(app() if program == "prefect" else main(arguments))
