@@ -226,8 +226,8 @@ class Cycle:
         refusal = self._refusal(group, workload) or self._over_budget(group, entry)
         if refusal is not None:
             return refusal
-        placement = self._builder.place_to_start(group, entry)
-        if placement is not None and self._builder.takes_spare(group, placement):
+        placement, short_of_spare = self._builder.place_to_start(group, entry)
+        if short_of_spare:
             spare = self._builder.policy.preemption.spare_gpus
             return for_whole_group(partial(messages.spare_is_left, spare=spare))
         if placement is not None and self._builder.start(entry, placement):

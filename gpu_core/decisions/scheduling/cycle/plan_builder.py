@@ -120,21 +120,44 @@ class PlanBuilder:
                 return placement
         return None
 
-    def place_to_start(self, group: WorkloadGroup, entry: QueueEntry) -> Placement | None:
+    def place_to_start(
+        self, group: WorkloadGroup, entry: QueueEntry
+    ) -> tuple[Placement | None, frozenset[Flavor | None]]:
         """The placement on which the workload starts now; None: nowhere.
+
+        With the flavors on which it would start if the policy did not leave GPUs to runs of the
+        highest priority: another one is tried first.
+        """
+        allows, short = self.allows(group, entry), frozenset[Flavor | None]()
+        while (best := self._best_to_start(group, entry, allows)) is not None:
+            if not self._takes_spare(group, best):
+                return best, frozenset()
+            short |= {best.flavor}
+            allows = self._without_flavor(best.flavor, allows)
+        # A smaller one behind it would take what it waits for.
+        self._short_of_spare |= short
+        return None, short
+
+    def _without_flavor(self, flavor: Flavor | None, allows: Allows | None) -> Allows:
+        cluster = self.state.current.cluster
+        return lambda node: cluster[node].node.flavor != flavor and (allows is None or allows(node))
+
+    def _best_to_start(
+        self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None
+    ) -> Placement | None:
+        """The placement that suits it best now, on nodes that it is allowed.
 
         Conservative backfill has reserved for each: of the GPU type and capacity type that suit it
         best, a workload starts on the nodes that were reserved for it, the first by name, also
         where another one would suit it better. Else it could take those of a workload behind it.
         """
-        allows = self.allows(group, entry)
         best = self.place(self.state.current, group, allows)
         if best is None or self.policy.backfill.mode is not Backfill.CONSERVATIVE:
             return best
         reserved = self._first_nodes(group, entry, allows, best.flavor)
         return self.place(self.state.current, group, reserved.__contains__) or best
 
-    def takes_spare(self, group: WorkloadGroup, placement: Placement) -> bool:
+    def _takes_spare(self, group: WorkloadGroup, placement: Placement) -> bool:
         """Would it take GPUs that the policy leaves to runs of the highest priority?
 
         Some may, as they would wait for ever otherwise, or idle nodes for longer: one that fills
@@ -154,11 +177,7 @@ class PlanBuilder:
         if sum(node.usable_gpus for node in of_flavor) - gpus < spare:
             return False
         free = sum(node.free_gpus for node in of_flavor)
-        # A smaller one behind it would take what it waits for.
-        if placement.flavor not in self._short_of_spare and free - taken >= spare:
-            return False
-        self._short_of_spare.add(placement.flavor)
-        return True
+        return placement.flavor in self._short_of_spare or free - taken < spare
 
     def _first_nodes(
         self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None, flavor: Flavor | None

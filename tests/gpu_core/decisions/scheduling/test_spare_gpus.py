@@ -159,6 +159,31 @@ def test_none_starts_behind_one_that_waits_for_more_than_the_spare():
     assert [e.reason for e in plan.explanations] == [Reason.RESERVED_AHEAD] * 2
 
 
+@pytest.mark.parametrize(
+    ("spare_gpus", "backfill", "gpus", "want"),
+    [
+        pytest.param(1, "auto", [2], {"w0": "t4"}, id="another one"),
+        pytest.param(1, "conservative", [2], {"w0": "t4"}, id="also with conservative backfill"),
+        pytest.param(1, "auto", [2, 1], {"w0": "t4", "w1": "a100-80gb"}, id="and leaves the best"),
+        pytest.param(2, "auto", [2, 1], {}, id="none, and a smaller one behind it uses none"),
+    ],
+)
+def test_where_its_best_type_is_short_of_the_spare_a_run_uses(spare_gpus, backfill, gpus, want):
+    """Two GPUs are free of the best type and three of the other one."""
+    nodes = (make_node("n1", 4), make_node("n2", 4, gpu_type="t4"))
+    held = (
+        make_allocation(make_workload("l1", 2, priority=LOW), {"n1": "0 1"}),
+        make_allocation(make_workload("l2", 1, priority=LOW), {"n2": "0"}, gpu_type="t4"),
+    )
+    pending = tuple(
+        make_workload(f"w{i}", n, gpu_types=("a100-80gb", "t4"), submitted_at=ago(90 - i))
+        for i, n in enumerate(gpus)
+    )
+    policy = make_policy(preemption={"spare_gpus": spare_gpus}, backfill={"mode": backfill})
+    plan = plan_cycle(make_snapshot(nodes, held, pending), policy, NOW)
+    assert {c.workload_id: c.placement.gpu_type for c in plan.commands} == want
+
+
 def test_a_part_of_a_gpu_in_use_takes_nothing_of_the_spare():
     """Two halves on one GPU leave the other one free."""
     half = make_workload("l", 1, gpu_share_milli=500, priority=LOW)
