@@ -21,6 +21,10 @@ LEAST_BREAKS = 5
 """Attempts that ended before their run: from fewer the 80 % interval of their rate spans more than
 a factor of three (Jeffreys)."""
 
+_LONGEST_NOTICE_S = 120.0
+"""Before an interruption: AWS gives two minutes (Amazon EC2 User Guide, "Spot Instance interruption
+notices"), Google Cloud and Azure 30 s, as does a preemption by default."""
+
 _MOST_ROUNDS = 10_000
 
 
@@ -69,7 +73,7 @@ def observed_saves(facts: Sequence[RunFact]) -> Saves | None:
     """The saves of these runs; None: they were measured of too few, or too few were interrupted.
 
     The interval is the time from the first step to the beginning of the newest save, without the
-    stalls of the saves before it, by the number of saves.
+    stalls of the saves before it, by the number of saves; see `_interval_s` for which attempts.
     """
     measured = [fact for fact in facts if any(_is_measured(a) for a in fact.attempts)]
     attempts = [a for fact in measured for a in fact.attempts if _is_measured(a)]
@@ -80,8 +84,7 @@ def observed_saves(facts: Sequence[RunFact]) -> Saves | None:
         return None
     saves = sum(attempt.saves or 0 for attempt in attempts)
     stall_s = sum((a.save_stall_s or 0.0) * (a.saves or 0) for a in attempts) / saves
-    stalled_s = sum(stalled_before_newest_save_s(a) for a in attempts)
-    interval_s = (sum(_saving_for_s(a) for a in attempts) - stalled_s) / saves
+    interval_s = _interval_s(measured)
     if interval_s <= 0:
         return None
     found = Saves(
@@ -96,6 +99,21 @@ def observed_saves(facts: Sequence[RunFact]) -> Saves | None:
     lost_s = [lost for attempt in broken if (lost := _lost_s(attempt)) is not None]
     ratio = min(1.0, mean(lost_s) / unannounced_s) if lost_s else 0.0
     return replace(found, unannounced_ratio=ratio)
+
+
+def _interval_s(measured: Sequence[RunFact]) -> float:
+    """The work before each save, without saves that may have answered a notice of the end.
+
+    Such a save comes before its time, so that it shortens the mean: an attempt counts if it worked
+    on for longer than a notice lasts. Where few did, intervals are short, and a save before its
+    time is one of many.
+    """
+    attempts = [a for fact in measured for a in fact.attempts if _is_measured(a)]
+    timely = [a for a in attempts if (_lost_s(a) or 0.0) > _LONGEST_NOTICE_S]
+    is_enough = len({attempt.flow_run_id for attempt in timely}) >= LEAST_RUNS
+    counted = timely if is_enough else attempts
+    worked_s = sum(_saving_for_s(a) - stalled_before_newest_save_s(a) for a in counted)
+    return worked_s / sum(a.saves or 0 for a in counted)
 
 
 def _is_measured(attempt: Attempt) -> bool:

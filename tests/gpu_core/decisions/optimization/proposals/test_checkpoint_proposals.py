@@ -107,6 +107,25 @@ def test_runs_that_save_in_time_on_a_notice_lose_nothing_and_get_no_shorter_inte
     assert drafted(records) is None
 
 
+@pytest.mark.parametrize("noticed", [0.0, 0.5, 0.9])
+def test_saves_on_a_notice_are_not_taken_for_the_interval(noticed):
+    """They come before their time: as many hours with more saves look like a shorter interval."""
+    rng = np.random.default_rng(1)
+
+    def saved(attempt):
+        is_over = attempt.end_reason is EndReason.INTERRUPTED and attempt.first_step_at is not None
+        if not is_over or rng.random() >= noticed:
+            return attempt
+        return replace(
+            *(attempt,),
+            checkpointed_at=attempt.released_at, saves=(attempt.saves or 0) + 1,
+            save_stall_s=RARE.stall_s, checkpoint="on-notice",
+        )  # fmt: skip
+
+    records = [(run, tuple(map(saved, attempts))) for run, attempts in history(RARE)]
+    assert observed_saves(facts_of(records)).interval_s == pytest.approx(3600.0, rel=0.01)
+
+
 def without(name):
     def change(attempt):
         return replace(attempt, **{name: None})
