@@ -320,8 +320,9 @@ class Settler:
         ending = replace(ending, settlement=replace(ending.settlement, message=message))
         await self._remember(running, ending)
         reason = ending.settlement.end_reason
+        # A completion that Prefect has not heard of is a container's, which has no retries inside.
         may_start_again = (reason is not None and reason.has_run) and (
-            ending.settlement.next_state is not None or reason is EndReason.SUSPENDED
+            ending.settlement.next_state not in (None, "Completed") or reason is EndReason.SUSPENDED
         )
         if run is not None and may_start_again:
             await allow_another_attempt(self._client, run, retries=ending.retries)

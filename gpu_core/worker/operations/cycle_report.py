@@ -11,7 +11,7 @@ from gpu_core.decisions.telemetry.gpu_groups import gpu_groups
 from gpu_core.decisions.telemetry.metrics import withheld_micro_usd
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.operations.cycle_log import CycleCounts, CycleLog, StepTimes
-from gpu_core.worker.operations.metrics import WorkerMetrics, hourly_cost
+from gpu_core.worker.operations.metrics import WorkerMetrics
 from gpu_core.worker.pending.demand import Demand
 from gpu_core.worker.watch.hung_runs import HangWatch
 from gpu_core.worker.watch.idle_runs import IdleWatch
@@ -76,9 +76,9 @@ class CycleReport:
             gpus_free=len(known - used - unhealthy),
         )
         self._log.note(counts, steps.seconds, steps.cpu_s, now_s=anyio.current_time())
-        costs = [hourly_cost(r.record, r.attempt) for r in self._attempts.holding()]
+        runs = [(running.record, running.attempt) for running in self._attempts.holding()]
         held = {gpu_id for _node, gpu_id in used}
         gpus = gpu_groups(there, used)
         withheld = withheld_micro_usd(gpus, policy.price_micro_usd_per_gpu_hour)
-        self._metrics.note_cycle(counts, steps.seconds, gpus, held, costs, withheld)
+        self._metrics.note_cycle(counts, steps.seconds, gpus, held, runs, withheld)
         self._metrics.note_use(self._idle.uses(), len(self._hangs.hung))

@@ -26,18 +26,24 @@ class WorkerMetrics:
         self._pool = pool
         self._clock_s = clock_s
         self._facts = WorkerFacts(pool=pool)
+        self._runs: tuple[tuple[RunRecord, Attempt], ...] = ()
         self._lock = threading.Lock()
         self.with_devices: Callable[[WorkerFacts], WorkerFacts] = lambda facts: facts
         """Adds what the worker knows of the GPUs of its machine, at the moment of the scrape."""
 
     def facts(self) -> WorkerFacts:
         """The facts that are known now."""
-        return self.with_devices(self._facts)
+        with self._lock:
+            known, runs = self._facts, self._runs
+        # What runs cost is worked out for a scrape, not in each of the cycles between two scrapes.
+        costs = tuple(hourly_cost(run, attempt) for run, attempt in runs)
+        return self.with_devices(replace(known, costs=costs))
 
     def forget(self) -> None:
         """Another worker schedules by now: what this one knew is no longer true."""
         with self._lock:
             self._facts = WorkerFacts(pool=self._pool)
+            self._runs = ()
             self.with_devices = lambda facts: facts
 
     def note_cycle(
@@ -46,11 +52,12 @@ class WorkerMetrics:
         steps_s: Mapping[str, float],
         gpus: Mapping[GpuGroup, int],
         held_gpu_ids: Iterable[str],
-        costs: Iterable[HourlyCost],
+        runs: Iterable[tuple[RunRecord, Attempt]],
         withheld_micro_usd: float = 0.0,
     ) -> None:
-        """A scheduling cycle has ended."""
+        """A scheduling cycle has ended, with these runs in these attempts."""
         with self._lock:
+            self._runs = tuple(runs)
             before = self._facts
             self._facts = replace(
                 before,
@@ -60,7 +67,6 @@ class WorkerMetrics:
                 gpus=dict(gpus),
                 withheld_micro_usd=withheld_micro_usd,
                 held_gpu_ids=frozenset(held_gpu_ids),
-                costs=tuple(costs),
                 steps_s=dict(steps_s),
                 cycles=before.cycles + 1,
                 cycle_ended_at_s=self._clock_s(),

@@ -67,13 +67,13 @@ class IdleWatch:
         self._load = load
         self._turns = Throttle(_EVERY_S)
         self._warned: dict[str, _Warned] = {}
-        self._findings: Mapping[str, IdleFinding] = {}
+        self._uses: Mapping[str, JudgedUse] = {}
 
     async def idle(self, policy: IdlePolicy, now: datetime) -> list[tuple[AttemptState, str]]:
         """The attempts that must stop as idle, each with the reason. Also warns."""
         if policy.action == "off" or not self._turns.allows(anyio.current_time()):
             return []
-        findings, stopped = {}, []
+        uses, stopped = {}, []
         for running in self._attempts:
             if not running.phase.is_up or not running.attempt.gpu_ids:
                 continue
@@ -81,30 +81,17 @@ class IdleWatch:
                 finding = await self._find(running, policy, now)
                 if finding is None:
                     continue
-                findings[running.attempt.attempt_id] = finding
+                uses[running.attempt.attempt_id] = _judged_use(running, finding)
                 if self._is_over(running, finding, policy, now):
                     stopped.append((running, finding.text))
-        self._findings = findings
-        self._warned = {key: said for key, said in self._warned.items() if key in findings}
+        self._uses = uses
+        self._warned = {key: said for key, said in self._warned.items() if key in uses}
         return stopped
 
     def uses(self) -> list[JudgedUse]:
-        """The use that each attempt makes of its GPUs, for the metrics."""
-        found = []
-        for running in self._attempts.holding():
-            finding = self._findings.get(running.attempt.attempt_id)
-            if finding is None:
-                continue
-            found.append(
-                JudgedUse(
-                    team=running.record.team,
-                    state=finding.state,
-                    gpus=running.attempt.gpu_count,
-                    is_idle=finding.is_idle,
-                    hourly_micro_usd=hourly_cost(running.record, running.attempt).micro_usd,
-                )
-            )
-        return found
+        """The use that each attempt makes of its GPUs as it was judged last, for the metrics."""
+        holding = (running.attempt.attempt_id for running in self._attempts.holding())
+        return [self._uses[each] for each in holding if each in self._uses]
 
     async def _find(
         self, running: AttemptState, policy: IdlePolicy, now: datetime
@@ -188,3 +175,13 @@ class IdleWatch:
             await anyio.sleep(60)
             if running.attempt.attempt_id not in self._warned:
                 return
+
+
+def _judged_use(running: AttemptState, finding: IdleFinding) -> JudgedUse:
+    return JudgedUse(
+        team=running.record.team,
+        state=finding.state,
+        gpus=running.attempt.gpu_count,
+        is_idle=finding.is_idle,
+        hourly_micro_usd=hourly_cost(running.record, running.attempt).micro_usd,
+    )

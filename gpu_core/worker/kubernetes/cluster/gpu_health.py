@@ -50,6 +50,10 @@ _Key = tuple[str, str]
 """A node, and the UUID of a GPU."""
 
 
+def _is_noted(node: Json) -> bool:
+    return HELD_ANNOTATION in (node["metadata"].get("annotations") or {})
+
+
 def _cost(node: Node, policy: Policy) -> str:
     """Of its GPUs that are withheld, for an hour."""
     price = policy.price_micro_usd_per_gpu_hour(node.gpu_type, node.capacity_type)
@@ -185,13 +189,17 @@ class GpuHealthWatch:
             pods: Its pods.
             now: Aware.
         """
+        affected = {str(pod["spec"].get("nodeName")) for pod in pods}
+        affected = {name for name in affected if self._is_affected(name)}
+        if not affected:
+            return None
         own = {
             (str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"]))
             for pod in pods
             if not has_pod_ended(pod)
         }
         found = []
-        for name in {str(pod["spec"].get("nodeName")) for pod in pods} & self._affected():
+        for name in affected:
             for gpu_id, gpu in self._held_on(name).items():
                 if own & self._health.pods_on([gpu_id], now) or self._has_all(running, name):
                     found.append(gpu)
@@ -212,12 +220,15 @@ class GpuHealthWatch:
 
     def _affected(self) -> set[str]:
         """The nodes with GPUs that are held."""
-        noted = {
-            name
-            for name, node in self._nodes().items()
-            if HELD_ANNOTATION in (node["metadata"].get("annotations") or {})
-        }
-        return noted | {name for name, _gpu_id in self._unwritten}
+        unwritten = {name for name, _gpu_id in self._unwritten}
+        return unwritten | {name for name, node in self._nodes().items() if _is_noted(node)}
+
+    def _is_affected(self, name: str) -> bool:
+        """Has this node GPUs that are held?"""
+        node = self._nodes().get(name)
+        if node is not None and _is_noted(node):
+            return True
+        return any(name == of for of, _gpu_id in self._unwritten)
 
     def _held_on(self, name: str) -> dict[str, HeldGpu]:
         node = self._nodes().get(name)

@@ -80,6 +80,12 @@ def runs(pod: Json, fenced: Iterable[str]) -> bool:
     return not has_pod_ended(pod) and pod["spec"].get("nodeName") not in fenced
 
 
+def _has_started(pod: Json) -> bool:
+    """Are all its containers running?"""
+    containers = (pod.get("status") or {}).get("containerStatuses") or ()
+    return bool(containers) and all("running" in (each.get("state") or {}) for each in containers)
+
+
 def is_losing_pods(jobs: Sequence[Json], pods: Sequence[Json]) -> bool:
     """Is one of its pods being deleted while its Job may make another one?
 
@@ -207,6 +213,8 @@ def trouble_of(
     trouble = node_trouble(pods, nodes, gone_nodes, policy, now)
     if trouble is not None:
         return trouble
+    if pods and all(_has_started(pod) for pod in pods) and not wants_pods(jobs, pods):
+        return None  # most attempts, most of the time: they wait for nothing
     if is_first and (trouble := image_trouble(pods, events, is_new_node=is_for_new_node)):
         return trouble
     if is_starting and (trouble := _quota_trouble(jobs, pods, events, policy, now)):

@@ -253,8 +253,13 @@ def test_the_next_worker_judges_an_end_by_what_the_last_one_saw(
         return Published(stands=True)
 
     monkeypatch.setattr("gpu_core.worker.attempts.settler.publish", publish)
+    allowed = []
+
+    async def allow_another_attempt(_client, run, *, retries):
+        allowed.append(retries)
+
     monkeypatch.setattr(
-        "gpu_core.worker.attempts.settler.allow_another_attempt", lambda *_, **__: answer(None)
+        "gpu_core.worker.attempts.settler.allow_another_attempt", allow_another_attempt
     )
     monkeypatch.setattr(AttemptCloser, "_parent", lambda *_: answer(None))
 
@@ -268,6 +273,8 @@ def test_the_next_worker_judges_an_end_by_what_the_last_one_saw(
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
         while_the_api_is_away(tmp_path, ledger, taken_over, act)
     (attempt,) = ledger.attempts_of([RUN])[RUN]
+    # Prefect is not asked to allow what a container that is done does not need.
+    assert len(allowed) == (0 if was_noted else 1)
     if was_noted:
         assert published == ["Completed"]
         assert (attempt.end_reason, attempt.released_at) == (EndReason.COMPLETED, ended_at)

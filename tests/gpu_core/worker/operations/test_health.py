@@ -18,6 +18,7 @@ from prefect.workers.server import _run_healthcheck_server
 
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Reason
+from gpu_core.testing.builders.attempts import make_attempt, make_run
 from gpu_core.worker.operations.cycle_log import CycleCounts
 from gpu_core.worker.operations.health import (
     STUCK_AFTER_INTERVALS,
@@ -35,6 +36,7 @@ from gpu_core.worker.operations.health_routes import (
 )
 from gpu_core.worker.operations.metrics import WorkerMetrics
 
+HOURLY_COST = "prefect_gpu_hourly_cost_usd{"
 LIMIT_S = 150.0
 ACTING = ObservedWorker(
     state=WorkerState.ACTING,
@@ -207,7 +209,8 @@ def test_prefects_server_answers_scrapes_with_what_is_known_then():
     with prefects_health_server(lambda: True) as client:
         assert serve_metrics(metrics.facts)
         assert 'prefect_gpu_cycles_total{pool="gpu"} 0.0' in client.get(METRICS_PATH).text
-        metrics.note_cycle(counts, {"plan": 0.5}, {}, ["GPU-a"], [])
+        attempt = make_attempt(price_micro_usd_per_gpu_hour=2_500_000)
+        metrics.note_cycle(counts, {"plan": 0.5}, {}, ["GPU-a"], [(make_run(), attempt)])
         metrics.note_waiting([Reason.WAITING_FOR_GPUS, Reason.WAITING_FOR_GPUS], 60.0)
         metrics.note_end(EndReason.COMPLETED)
         found = client.get(METRICS_PATH).text
@@ -215,11 +218,15 @@ def test_prefects_server_answers_scrapes_with_what_is_known_then():
         assert 'prefect_gpu_runs_waiting{pool="gpu",reason="WaitingForGpus"} 2.0' in found
         assert 'prefect_gpu_attempts_ended_total{pool="gpu",reason="Completed"} 1.0' in found
         assert 'prefect_gpu_last_cycle_timestamp_seconds{pool="gpu"} 1000.0' in found
+        (cost,) = [line for line in found.splitlines() if line.startswith(HOURLY_COST)]
+        assert cost.endswith(" 2.5")
         metrics.note_waiting([], 0.0)
         found = client.get(METRICS_PATH).text
         assert 'prefect_gpu_runs_waiting{pool="gpu",reason="WaitingForGpus"} 0.0' in found
         metrics.forget()
-        assert 'prefect_gpu_starts_total{pool="gpu"} 0.0' in client.get(METRICS_PATH).text
+        found = client.get(METRICS_PATH).text
+        assert 'prefect_gpu_starts_total{pool="gpu"} 0.0' in found
+        assert HOURLY_COST not in found
         client.close()
 
 

@@ -226,6 +226,27 @@ def test_an_image_that_can_never_be_pulled_is_refused_at_once(waiting, more, wan
     assert (trouble and trouble.reason) == want
 
 
+@pytest.mark.parametrize("waits", [0, 1])
+def test_the_image_of_one_container_is_looked_at_while_another_one_runs(waits):
+    pod = make_pod("Running")
+    states = [{"running": {"startedAt": moment(60)}}, {"running": {"startedAt": moment(60)}}]
+    states[waits] = {"waiting": NO_IMAGE}
+    pod["status"]["containerStatuses"] = [
+        {"name": name, "image": "train:typo", "state": state}
+        for name, state in zip(("prefect-job", "proxy"), states, strict=True)
+    ]
+    trouble = trouble_of([make_job(60)], [pod], [], {"n1": make_node()}, POLICY, NOW)
+    assert trouble.reason is EndReason.REFUSED
+
+
+def test_a_gang_of_which_one_pod_runs_waits_for_the_other():
+    pod = make_pod("Running")
+    pod["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": moment(3600)}}
+    jobs = [make_job(3600), make_job(3600)]
+    trouble = trouble_of(jobs, [pod], [], {"n1": make_node()}, POLICY, NOW)
+    assert trouble.reason is EndReason.INTERRUPTED
+
+
 @pytest.mark.parametrize(
     ("terminated", "want"),
     [
