@@ -110,6 +110,13 @@ def saving_of(draws: Sequence[float], spent_micro_usd: int, period: Period) -> S
     if not draws:
         return None
     low, expected, high = (float(x) for x in np.percentile(draws, (_LOW, 50, _HIGH)))
+    return saving_between(low, expected, high, spent_micro_usd, period)
+
+
+def saving_between(
+    low: float, expected: float, high: float, spent_micro_usd: int, period: Period
+) -> Saving | None:
+    """The saving with this interval, as parts of the cost. Else as for `saving_of`."""
     if low <= 0 or expected < LEAST_SAVING:
         return None
     monthly = round(spent_micro_usd * _MONTH_DAYS / period.days)

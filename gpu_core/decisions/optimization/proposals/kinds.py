@@ -109,7 +109,8 @@ RULES: Mapping[ProposalKind, KindRule] = {
         evidence="Machines recorded for all 28 days, and for their kind a price of `reserved` in "
         "the ledger, the catalog or the policy.",
         change="the number of reserved machines of a kind",
-        simulated="Weeks like those of the period: each machine pays off in 90 % of the histories.",
+        simulated="Nothing: Student's prediction interval from four weeks. Each machine pays off "
+        "at its lower end.",
         unit=WorkUnit.MACHINE_HOUR,
         # The same, seeds 1 to 40.
         too_narrow="12 of 27",

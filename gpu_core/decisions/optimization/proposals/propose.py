@@ -82,7 +82,7 @@ def optimize(
     if replayed.calibration.is_close:
         drafts = sorted(_drafts(facts, period, policy, catalog, seed), key=_largest_first)
         if machines is not None:
-            by_hand = reserved_proposals(machines, period, now, seed)
+            by_hand = reserved_proposals(machines, period, now)
     return Optimization(
         period=period,
         analysis=analysis,

@@ -12,18 +12,21 @@ from gpu_core.decisions.costs.prices.price_book import PriceBook
 from gpu_core.decisions.costs.savings.kind_costs import KindCost, kind_costs
 from gpu_core.decisions.costs.savings.price_steps import MachineKind
 from gpu_core.decisions.costs.usage.usage_cost import Window
-from gpu_core.decisions.optimization.proposals.drafts import saving_of
+from gpu_core.decisions.optimization.proposals.drafts import saving_between
 from gpu_core.decisions.optimization.proposals.interruption_model import Numbers
 from gpu_core.decisions.optimization.proposals.kinds import ProposalKind
 from gpu_core.decisions.optimization.proposals.period import Period
-from gpu_core.decisions.optimization.proposals.proposal import Change, Proposal, proposal_id
-from gpu_core.decisions.optimization.proposals.resampling import future_weeks
+from gpu_core.decisions.optimization.proposals.prediction_interval import predicted_mean
+from gpu_core.decisions.optimization.proposals.proposal import (
+    Change,
+    Proposal,
+    Saving,
+    proposal_id,
+)
 
 _DAY = timedelta(days=1)
 _DAY_US = _DAY // timedelta(microseconds=1)
-_DRAWS = 400
-_LOW = 10
-"""Percentile: a machine is committed only if it pays off in 90 % of the drawn histories."""
+_WEEK_DAYS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,25 +65,19 @@ class MachineDays:
         return cost
 
 
-def reserved_proposals(
-    history: MachineHistory, period: Period, now: datetime, seed: int
-) -> list[Proposal]:
+def reserved_proposals(history: MachineHistory, period: Period, now: datetime) -> list[Proposal]:
     """For how many machines of each kind would a commitment have paid off in this period?
 
     Args:
         history: Machines and prices.
         period: The days that are judged; the ledger must have machines from its beginning on.
         now: Machines that are there are counted up to here.
-        seed: Of the draws.
     """
     recorded = history.recorded_since
     if recorded is None or recorded > period.window.start or now < period.window.end:
         return []
     pool = ", ".join(sorted({interval.pool for interval in history.intervals}))
-    found = [
-        _proposal(days, pool, period, np.random.default_rng((seed, 7, number)))
-        for number, days in enumerate(_by_kind(history, period, now))
-    ]
+    found = [_proposal(days, pool, period) for days in _by_kind(history, period, now)]
     return [proposal for proposal in found if proposal is not None]
 
 
@@ -116,20 +113,9 @@ def _days(kind: MachineKind, costs: dict[int, KindCost], days: int) -> MachineDa
     return MachineDays(kind=kind, held=held, on_demand=prices[0], committed=prices[1])
 
 
-def _proposal(
-    days: MachineDays, pool: str, period: Period, rng: np.random.Generator
-) -> Proposal | None:
-    drawn = [future_weeks(period.days, period.verify_days, rng) for _ in range(_DRAWS)]
-    gains = np.array([days.gains[chosen].sum(axis=0) for chosen in drawn])
-    cost = np.array([days.cost[chosen].sum() for chosen in drawn])
-    pays_off = np.percentile(gains, _LOW, axis=0) > 0
-    # Of the first, second, … machine each is there for at most as long as the one before it.
-    count = int(np.argmin(pays_off)) if not pays_off.all() else pays_off.size
-    if not count:
-        return None
-    known = cost > 0
-    draws = gains[known, :count].sum(axis=1) / cost[known]
-    saving = saving_of(draws.tolist(), round(days.cost.sum()), period)
+def _proposal(days: MachineDays, pool: str, period: Period) -> Proposal | None:
+    count = _committed(days, period)
+    saving = _saving(days, count, period) if count else None
     if saving is None:
         return None
     kind, name = ProposalKind.RESERVED, str(days.kind)
@@ -159,6 +145,36 @@ def _proposal(
         ),
         has_generated=False,
     )
+
+
+def _committed(days: MachineDays, period: Period) -> int:
+    """For how many machines does a commitment pay off in 90 % of the cases?"""
+    pays_off = predicted_mean(_by_week(days.gains), _future_weeks(period)).low > 0
+    # Of the first, second, … machine each is there for at most as long as the one before it.
+    return int(np.argmin(pays_off)) if not pays_off.all() else pays_off.size
+
+
+def _saving(days: MachineDays, count: int, period: Period) -> Saving | None:
+    """The saving of so many commitments; None: see `saving_between`."""
+    cost = _by_week(days.cost)
+    if not cost.all():
+        return None
+    savings = _by_week(days.gains)[:, :count].sum(axis=1) / cost
+    low, expected, high = map(float, predicted_mean(savings, _future_weeks(period)))
+    # With all machines committed and always there.
+    most = 1 - float(days.committed.sum() / days.on_demand.sum())
+    return saving_between(low, expected, min(high, most), round(days.cost.sum()), period)
+
+
+def _by_week(values: Numbers) -> Numbers:
+    """The sums of whole weeks, in which each weekday counts the same."""
+    by_day = values.reshape(-1, _WEEK_DAYS, *values.shape[1:])
+    sums: Numbers = by_day.sum(axis=1)
+    return sums
+
+
+def _future_weeks(period: Period) -> int:
+    return period.verify_days // _WEEK_DAYS
 
 
 def _evidence(days: MachineDays, count: int) -> tuple[str, ...]:
