@@ -1,6 +1,8 @@
 """A flow that is bound to a pool is queued, and its worker schedules nothing."""
 
+import gc
 import shlex
+from collections.abc import Iterator
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -22,7 +24,7 @@ from tests.end_to_end.bound_flow import bound
 from tests.support.bundle_storage import storage_configuration
 
 # Prefect calls the submission with a worker experimental. Its client leaves a connection behind
-# when its loop ends: it is the garbage collector that closes it, with a warning.
+# when its loop ends: it is the garbage collector that closes it, with a warning (`collected`).
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Ad-hoc flow submission:FutureWarning"),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
@@ -30,6 +32,13 @@ pytestmark = [
 
 KEY = "5f0c9f2e-7d0b-4a8e-9f57-0d9a1c0b2e11"
 RUN = UUID(int=7)
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """Collects garbage here, where the warning is ignored, and not during any other test."""
+    yield
+    gc.collect()
 
 
 @flow(persist_result=False)
@@ -125,6 +134,7 @@ def test_a_worker_that_was_not_started_schedules_nothing(worker_type, monkeypatc
     assert worker._cancelling_observer is None
 
 
+@pytest.mark.usefixtures("collected")
 @pytest.mark.parametrize("worker_type", WORKERS)
 def test_prefects_server_has_what_is_submitted_in_the_queue(prefect_server, worker_type, tmp_path):
     """Once with a new run, and again with that run when it has ended."""
