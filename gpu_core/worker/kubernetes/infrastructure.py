@@ -314,9 +314,9 @@ class KubernetesInfrastructure:
         """The objects of these attempts that are there."""
         found = {}
         for attempt in attempts:
-            if may_be_partial(attempt):
-                continue
             custom_job = self._view.custom_jobs.of(attempt.attempt_id)
+            if custom_job is None and may_be_partial(attempt):
+                continue
             jobs = [custom_job] if custom_job else self._view.jobs_of(attempt.attempt_id)
             if jobs:
                 found[attempt.attempt_id] = started_as(

@@ -56,6 +56,7 @@ class Creations:
 def may_be_partial(attempt: Attempt) -> bool:
     """Is it a gang whose creation was not noted? Some of its objects may be missing.
 
-    Who creates it has that under way itself; what a killed worker left is made anew.
+    Who creates it has that under way itself; what a killed worker left is made anew. An operator's
+    object is there as a whole, or not at all: it is looked for first.
     """
     return attempt.started_at is None and len(attempt.held) > 1

@@ -25,13 +25,13 @@ def is_observed_alive(
         fenced: The nodes whose pods count as gone.
     """
     attempt_id = running.attempt.attempt_id
-    if may_be_partial(running.attempt):
-        return creations.is_just_asked_for(attempt_id)
     jobs, pods = view.jobs_of(attempt_id), view.pods_of(attempt_id)
     custom_job = view.custom_jobs.of(attempt_id)
     if is_run_by_operator(running, view.custom_jobs) and (custom_job or pods):
         creations.note_seen(attempt_id)
         return is_custom_alive(custom_job, pods, fenced)
+    if may_be_partial(running.attempt):
+        return creations.is_just_asked_for(attempt_id)
     if jobs or pods:
         creations.note_seen(attempt_id)
         return is_alive(jobs, pods, fenced, is_flow=not is_container_job(running))

@@ -273,6 +273,27 @@ def test_what_a_killed_worker_made_of_a_gang_is_not_adopted(nodes, started_at, w
     assert infrastructure.lives(attempt) is want
 
 
+def test_the_object_of_an_operator_is_adopted_as_it_is_there_as_a_whole():
+    """One request creates it, so that a worker which is killed then leaves nothing half made."""
+    shares = tuple(NodeShare(node=f"n{number}", gpu_ids=("0",)) for number in range(2))
+    attempt = running(attempt_id="a", shares=shares, started_at=None)
+    item = {
+        "kind": "RayJob",
+        "metadata": {
+            "name": "gpu-a",
+            "namespace": "ml",
+            "labels": {ATTEMPT_ID_LABEL: "a"},
+            "creationTimestamp": moment(5),
+        },
+        "status": {},
+    }
+    infrastructure = of_cluster(SimpleNamespace())
+    infrastructure._view.custom_jobs._changed(None, item)
+    found = anyio.run(infrastructure.find, [attempt.attempt])
+    assert found["a"].infrastructure == "ml:gpu-a"
+    assert infrastructure.lives(attempt)
+
+
 def test_requests_that_meet_are_no_refusal():
     """Two starts may change the usage of a ResourceQuota at a time."""
     configuration = GpuKubernetesJobConfiguration.model_construct(job_manifest=TEMPLATE)
