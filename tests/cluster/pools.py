@@ -1,11 +1,13 @@
 """Work pools of the gpu-kubernetes worker on the tests' cluster."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.cluster import Namespace, python_in_pod
+from tests.support.cluster import Cluster, Json, Namespace, new_namespace, python_in_pod
 from tests.support.prefect_stack import Pool, PrefectServer
+from tests.support.waiting import wait_for
 
 # Nodes of the local cluster announce an old Kubernetes; pods run this machine's Python as root, and
 # mount its folders, which Pod Security `restricted` forbids.
@@ -64,6 +66,43 @@ def kubernetes_pool(
             "KUBECONFIG": str(namespace.cluster.kubeconfig),
             "PREFECT_INTEGRATIONS_GPU_KUBERNETES_NAMESPACE": namespace.name,
         },
+    )
+
+
+@contextmanager
+def working_pool(
+    cluster: Cluster, server: PrefectServer, folder: Path, policy: str = POLICY
+) -> Iterator[tuple[Pool, Namespace]]:
+    """A pool with a worker, and a namespace, that some stories share until the block ends."""
+    with new_namespace(cluster) as namespace:
+        pool = kubernetes_pool(server, namespace, folder, policy)
+        try:
+            pool.start_worker()
+            yield pool, namespace
+        finally:
+            pool.close()
+
+
+def shell(script: str, **variables: object) -> dict[str, object]:
+    """The job variables of a container job that runs this script."""
+    return {"container_command": f"/bin/sh -c '{script}'", **variables}
+
+
+def jobs_of(namespace: Namespace, flow_run_id: str) -> list[Json]:
+    """The Jobs of a run, as the cluster has them."""
+    return namespace.get("jobs", f"--selector=prefect-gpu.dev/flow-run-id={flow_run_id}")["items"]
+
+
+def pods_of(namespace: Namespace, flow_run_id: str) -> list[Json]:
+    """The pods of a run, of all its attempts."""
+    return namespace.get("pods", f"--selector=prefect-gpu.dev/flow-run-id={flow_run_id}")["items"]
+
+
+def settled(pool: Pool, flow_run_id: str) -> None:
+    """Wait until the ledger has the end of the run's last attempt; Prefect may know it before."""
+    wait_for(
+        lambda: all(attempt.released_at for attempt in pool.attempts(flow_run_id)),
+        "its last attempt is settled",
     )
 
 

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -332,6 +332,12 @@ class Pool:
             lambda: f"run {flow_run_id} is {' or '.join(names)}: {self._history(flow_run_id)}",
             timeout_s,
         )
+
+    def print_runs(self, flow_run_ids: Iterable[str]) -> None:
+        """The states and logs of these runs, which pytest shows where a test failed."""
+        for run in flow_run_ids:
+            print(f"-- run {run}: {self._history(run)}")
+            print("\n".join(self.logs(run)[-_LOG_LINES:]))
 
     def _history(self, flow_run_id: str) -> str:
         states = self.states(flow_run_id)
