@@ -1,6 +1,5 @@
 """The cycle: observe, plan, apply. Every step may be cut off anywhere and done again."""
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -54,6 +53,7 @@ from gpu_core.worker.watch.decision_log import DecisionLog
 from gpu_core.worker.watch.gpu_history import GpuHistory
 from gpu_core.worker.watch.hung_runs import HangWatch
 from gpu_core.worker.watch.idle_runs import IdleWatch
+from gpu_core.worker.watch.ledger_outage import LedgerOutage
 from gpu_core.worker.watch.nodes import PoolNodes
 from gpu_core.worker.watch.outages import OutageWatch
 from gpu_core.worker.watch.policy import PolicySource
@@ -63,8 +63,6 @@ from gpu_core.worker.watch.run_costs import start_run_costs
 from gpu_core.worker.watch.spooled_writes import SpooledWrites
 from gpu_core.worker.watch.stops import RunningStops
 from gpu_core.worker.watch.team_costs import TeamCosts
-
-_log = logging.getLogger("prefect.gpu.scheduler")
 
 
 class GpuScheduler:
@@ -165,6 +163,9 @@ class GpuScheduler:
         )
         self._capacity = CapacityWatch(
             ledger, infrastructure.host, pool, self._prices, self._writes
+        )
+        self._ledger_outage = LedgerOutage(
+            infrastructure, self._capacity, self._decisions, self._gpu_history
         )
         self._nodes = PoolNodes(
             infrastructure=infrastructure,
@@ -311,21 +312,8 @@ class GpuScheduler:
             return await own.of(self._cycle(template, submitting, own))
         except Exception as error:
             if is_ledger_outage(error):
-                await self._note_while_away()
+                await self._ledger_outage.note(self._attempts.holding(), self._policies.current())
             raise
-
-    async def _note_while_away(self) -> None:
-        """Machines come and go during an outage of the ledger: the records wait on disk."""
-        policy, holding = self._policies.current(), self._attempts.holding()
-        try:
-            allocations = self._infrastructure.allocations(holding, policy)
-            nodes = await self._infrastructure.observe(policy, allocations)
-            await self._capacity.observe(nodes, policy, datetime.now(UTC))
-            await self._decisions.flush()
-            days, now = policy.telemetry.history_days, datetime.now(UTC)
-            await self._gpu_history.write(days, now, anyio.current_time())
-        except Exception:
-            _log.exception("What happens during the outage of the ledger is not recorded")
 
     async def _cycle(
         self, template: Mapping[str, Any], submitting: Collection[str], own: OwnCpu
