@@ -12,7 +12,12 @@ from gpu_core.cli.check.manifests import check_manifest, check_policy, policies_
 from gpu_core.cli.check.output import as_json, as_text
 from gpu_core.cli.check.sources import CheckedFile, read_sources
 from gpu_core.cli.shared.prefect_settings import load_prefect
-from gpu_core.decisions.checks.files.file_kinds import KINDS, FileKind, kind_of
+from gpu_core.decisions.checks.files.file_kinds import (
+    KINDS,
+    FileKind,
+    kind_of,
+    misspelt_section,
+)
 from gpu_core.decisions.checks.files.findings import FileFinding, FileReport, of_error
 from gpu_core.decisions.kubernetes.lint import Severity
 from gpu_core.decisions.model.errors import InvalidInput
@@ -122,8 +127,12 @@ def _unknown(source: CheckedFile, documents: Sequence[Document]) -> FileReport:
     keys = ", ".join(map(str, list(data)[:5])) if isinstance(data, Mapping) else ""
     what = f"it begins with the keys {keys}" if keys else "it holds no mapping"
     message = (
-        f"is not {KINDS}: {what if documents else 'it is empty'}; a policy has the key version"
+        f"is not {KINDS}: {what if documents else 'it is empty'}; "
+        "a policy has the key version and a section such as priorities"
     )
+    meant = misspelt_section(data) if isinstance(data, Mapping) else None
+    if meant is not None:
+        message += f"; did you mean {meant!r}?"
     finding = FileFinding(severity=Severity.ERROR, code="unknown-file", message=message)
     return FileReport(file=source.name, contents="unknown", findings=(finding,))
 

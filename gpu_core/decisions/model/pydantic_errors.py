@@ -45,6 +45,9 @@ _WRONG_TYPES: Mapping[str, tuple[str, str | None]] = {
 }
 
 
+# These types of pydantic's are about a name, not about its value.
+_ABOUT_NAMES = ("extra_forbidden", "missing", "invalid_key")
+
 _NUMBERS = ("a whole number", "a number")
 _A_LIST = "a list"
 _LISTS = (list, tuple, frozenset, set, Sequence)
@@ -225,6 +228,14 @@ def unknown_name(path: str, name: str, known: Sequence[str]) -> InvalidInput:
 
 
 def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
+    error = _error_of(detail, model)
+    if detail["input"] is None and detail["loc"] and detail["type"] not in _ABOUT_NAMES:
+        # `key:` in YAML. There is no value to show, so the message says that.
+        error.problem, error.remedy = "has no value", "add one, or leave it out"
+    return error
+
+
+def _error_of(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
     location = tuple(part for part in detail["loc"] if part != "[key]")
     path = ".".join(str(part) for part in location)
     got = detail["input"]

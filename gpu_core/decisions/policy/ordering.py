@@ -51,10 +51,14 @@ def _order_key(value: object, field: str) -> OrderKey:
 
 def _keys(value: object, field: str) -> tuple[object, ...]:
     if not isinstance(value, list | tuple):
-        raise InvalidInput(field, "is not a list", got=value, allowed="a list of keys")
+        allowed = f"a list of {listed(key.value for key in OrderKey)}"
+        remedy = f"write [{value}]" if isinstance(value, OrderKey | str) else None
+        raise InvalidInput(field, "is not a list", got=value, allowed=allowed, remedy=remedy)
     names = [name for name in value if isinstance(name, str)]
-    if len(set(names)) < len(names):
-        raise InvalidInput(field, "names a key twice", got=", ".join(names))
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        remedy = f"leave {twice[0]} only where it comes first"
+        raise InvalidInput(field, "names a key twice", got=", ".join(names), remedy=remedy)
     return tuple(value)
 
 

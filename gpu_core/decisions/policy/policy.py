@@ -195,6 +195,22 @@ def _listed_teams(quotas: QuotaPolicy | None) -> Collection[str] | None:
     return None if quotas is None or quotas.unlisted == "shared" else quotas.teams
 
 
+def _unknown_default(policy: Policy) -> InvalidInput:
+    named = policy.default_priority
+    nearest = nearest_name(named, policy.priorities)
+    remedy = f"add {named} to the priorities"
+    if policy.priorities:
+        remedy = "name one of them in default_priority"
+    return InvalidInput(
+        "default_priority",
+        "is not one of the priorities",
+        got=named,
+        allowed=listed(policy.priorities),
+        nearest=nearest,
+        remedy=None if nearest else remedy,
+    )
+
+
 def _contradictions(policy: Policy, damaged: Collection[str]) -> list[InvalidInput]:
     """The contradictions of a policy, without those of damaged sections, which have defaults."""
     errors = [] if policy.quotas is None else quota_contradictions(policy.quotas)
@@ -223,13 +239,5 @@ def _contradictions(policy: Policy, damaged: Collection[str]) -> list[InvalidInp
             )
         )
     if policy.default_priority not in policy.priorities:
-        errors.append(
-            InvalidInput(
-                "default_priority",
-                "is not one of the priorities",
-                got=policy.default_priority,
-                allowed=listed(policy.priorities),
-                nearest=nearest_name(policy.default_priority, policy.priorities),
-            )
-        )
+        errors.append(_unknown_default(policy))
     return errors

@@ -67,7 +67,7 @@ def preemption_contradictions(
         InvalidInput(
             "ordering.keys",
             "starts runs that are preempted in the next cycle, as preemption is by priority",
-            got=", ".join(ordering.keys),
+            got=", ".join(ordering.keys) or "no key",
             remedy=f"{first}, or {remedy}",
         )
     ]

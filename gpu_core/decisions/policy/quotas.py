@@ -145,7 +145,12 @@ def _cycles(policy: QuotaPolicy) -> Iterator[InvalidInput]:
         path = _ancestors(name, policy.cohorts)
         # Each cycle once: at its first name.
         if path[-1] == name and len(path) > 1 and name == min(path):
-            yield InvalidInput(f"quotas.cohorts.{name}.parent", "is a cycle", got=" → ".join(path))
+            yield InvalidInput(
+                f"quotas.cohorts.{name}.parent",
+                "is a cycle",
+                got=" → ".join(path),
+                remedy="leave out the parent of the one that holds the others",
+            )
 
 
 def _ancestors(name: str, cohorts: Mapping[str, CohortQuota]) -> list[str]:

@@ -47,7 +47,7 @@ POLICY: Mapping[str, tuple[str, str]] = {
     ),
     "a section without contents": (
         "prices:",
-        "prices: is not a mapping; allowed: names with values, such as {h100-80gb: {on-demand: 4.25, spot: 2.5}}",
+        "prices: has no value; allowed: names with values, such as {h100-80gb: {on-demand: 4.25, spot: 2.5}}; add one, or leave it out",
     ),
     "a count for a section": (
         "virtual_gpus: 8",
@@ -95,7 +95,7 @@ POLICY: Mapping[str, tuple[str, str]] = {
     ),
     "one key for a list of keys": (
         "ordering: {keys: priority}",
-        "ordering.keys: is not a list (got 'priority'); allowed: a list of keys",
+        "ordering.keys: is not a list (got 'priority'); allowed: a list of deadline-slack, fair-share, least-attained-service, most-gpus, priority, shortest-job, shortest-remaining-service, shortest-remaining-time, submitted; write [priority]",
     ),
     "a misspelt ordering key": (
         "ordering: {keys: [fairshare]}",

@@ -1,6 +1,7 @@
 """The kind of a file that people write for this project, by its content."""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from enum import StrEnum
 
 from gpu_core.decisions.model.pydantic_errors import known_names
@@ -45,6 +46,16 @@ def kind_of(data: object, file_name: str = "") -> FileKind | None:
     if len(keys & _POLICY_KEYS) > 1 and not has_other_keys:
         return FileKind.POLICY
     return _BY_NAME.get(file_name)
+
+
+def misspelt_section(data: Mapping[object, object]) -> str | None:
+    """The section of a policy that a key of this document was probably meant for; None: none.
+
+    Files of other programs have keys that look a little like ours, as `services` and `prices` do.
+    """
+    known = sorted(_POLICY_KEYS - data.keys())
+    names = (get_close_matches(key, known, 1, 0.85) for key in data if isinstance(key, str))
+    return next((near[0] for near in names if near), None)
 
 
 _BY_NAME = {

@@ -11,6 +11,7 @@ from gpu_core.decisions.policy.kubernetes import Provisioner
 from gpu_core.decisions.policy.ordering import OrderKey
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.policy.preemption import TakesFrom
+from gpu_core.decisions.policy.quotas import QuotaPolicy
 
 WITHOUT_EFFECT = "without-effect"
 NOTHING_STARTS = "nothing-starts"
@@ -63,6 +64,20 @@ _RULES = (
         keys=("takes_from",),
         is_idle=lambda policy: not policy.preemption.enabled,
         why="preemption.enabled is false",
+    ),
+    _Rule(
+        section="preemption",
+        keys=("max_protection_s",),
+        is_idle=lambda policy: not (
+            policy.preemption.enabled or policy.placement.consolidation.enabled
+        ),
+        why="preemption.enabled is false and no run is moved",
+    ),
+    _Rule(
+        section="preemption",
+        keys=("spare_gpus",),
+        is_idle=lambda policy: len({*policy.priorities.values()}) == 1,
+        why="all queues have the points of the highest priority",
     ),
     _Rule(
         section="placement.consolidation",
@@ -151,6 +166,7 @@ def _no_preemption(policy: Policy) -> Iterator[_Finding]:
 
 
 _NO_GPUS = "is 0, so that no run with GPUs ever starts"
+_NO_GPUS_OF_TEAM = "is 0, so that no run of the team with GPUs ever starts"
 
 
 def _no_starts(policy: Policy) -> Iterator[_Finding]:
@@ -165,4 +181,22 @@ def _no_starts(policy: Policy) -> Iterator[_Finding]:
             NOTHING_STARTS,
             "quotas.teams",
             "is empty and unlisted is refused, so that no run with GPUs ever starts",
+        )
+    if quotas is not None:
+        for name in sorted(quotas.teams):
+            yield from _no_starts_of_team(name, quotas)
+
+
+def _no_starts_of_team(name: str, quotas: QuotaPolicy) -> Iterator[_Finding]:
+    team, path = quotas.teams[name], f"quotas.teams.{name}"
+    if team.max_gpus_per_user == 0:
+        yield NOTHING_STARTS, f"{path}.max_gpus_per_user", _NO_GPUS_OF_TEAM
+    is_zero = team.nominal_quota_milli is not None and not any(team.nominal_quota_milli.values())
+    limits = team.borrowing_limit_milli
+    may_borrow = quotas.strategy != "static" and any(limits.get(b, 1) for b in quotas.buckets())
+    if is_zero and not may_borrow:
+        yield (
+            NOTHING_STARTS,
+            f"{path}.nominal_quota",
+            "is 0 and the team may not borrow, so that no run of it with GPUs ever starts",
         )

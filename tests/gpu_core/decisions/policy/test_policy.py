@@ -228,6 +228,47 @@ def test_priority_of_queue(queue, want_points):
             "policy: fair_share.weights.vision is too small (got 0); allowed: over 0",
             id="a weight of zero",
         ),
+        pytest.param(
+            {"version": 1, "priorities": {"batch": 1}},
+            "policy: default_priority is not one of the priorities (got 'medium'); allowed: batch; "
+            "name one of them in default_priority",
+            id="queues of other names, and no default",
+        ),
+        pytest.param(
+            {"version": 1, "priorities": {}},
+            "policy: default_priority is not one of the priorities (got 'medium'); allowed: none; "
+            "add medium to the priorities",
+            id="no queue",
+        ),
+        pytest.param(
+            {"version": 1, "quotas": {"cohorts": {"a": {"parent": "b"}, "b": {"parent": "a"}}}},
+            "policy: quotas.cohorts.a.parent is a cycle (got 'a → b → a'); leave out the parent of "
+            "the one that holds the others",
+            id="cohorts in a circle",
+        ),
+        pytest.param(
+            {"version": 1, "preemption": None},
+            "policy: preemption has no value; allowed: the keys enabled, grace_period, "
+            "max_protection, min_runtime, spare_gpus, takes_from; add one, or leave it out",
+            id="a section without a value",
+        ),
+        pytest.param(
+            {"version": 1, "preemption": {"grace_period": None}},
+            "policy: preemption.grace_period has no value; allowed: whole seconds, or text such as",
+            id="a key without a value",
+        ),
+        pytest.param(
+            {"version": 1, "preemtion": None},
+            "policy: preemtion is not a known name; did you mean 'preemption'?",
+            id="a misspelt section without a value",
+        ),
+        pytest.param(
+            {"version": 1, "ordering": {"keys": "priority"}},
+            "policy: ordering.keys is not a list (got 'priority'); allowed: a list of deadline-slac"
+            "k, fair-share, least-attained-service, most-gpus, priority, shortest-job, "
+            "shortest-remaining-service, shortest-remaining-time, submitted; write [priority]",
+            id="one key in place of a list",
+        ),
         pytest.param({"version": 1, 5: 1}, "policy: 5 is not text (got 5)", id="a number as a key"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_core.decisions.checks.files.file_kinds import FileKind, kind_of
+from gpu_core.decisions.checks.files.file_kinds import FileKind, kind_of, misspelt_section
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,16 @@ from gpu_core.decisions.checks.files.file_kinds import FileKind, kind_of
 )
 def test_kind(data: object, name: str, want: FileKind | None) -> None:
     assert kind_of(data, name) is want
+
+
+@pytest.mark.parametrize(
+    ("data", "want"),
+    [
+        pytest.param({"version": 1, "preemtion": {}}, "preemption", id="a section"),
+        pytest.param({"verison": 1}, "version", id="the version"),
+        pytest.param({"version": 2}, None, id="none is misspelt"),
+        pytest.param({5: 1, "services": {}}, None, id="keys of another file"),
+    ],
+)
+def test_the_section_of_a_policy_that_a_key_was_meant_for(data: dict, want: str | None) -> None:
+    assert misspelt_section(data) == want

@@ -54,6 +54,24 @@ CASES: tuple[tuple[str, dict[str, Any], list[str]], ...] = (
         ["preemption.takes_from"],
     ),
     (
+        "a protection, where none is preempted or moved",
+        {"preemption": {"enabled": False, "max_protection": "1h"}},
+        ["preemption.max_protection"],
+    ),
+    (
+        "a protection from moves",
+        {
+            "preemption": {"enabled": False, "max_protection": "1h"},
+            "placement": {"consolidation": {"enabled": True}},
+        },
+        [],
+    ),
+    (
+        "GPUs that are left to all",
+        {"priorities": {"medium": 5}, "preemption": {"spare_gpus": 2}},
+        ["preemption.spare_gpus"],
+    ),
+    (
         "moves that are off",
         {"placement": {"consolidation": {"max_moves": 3}}},
         ["placement.consolidation.max_moves"],
@@ -76,6 +94,25 @@ CASES: tuple[tuple[str, dict[str, Any], list[str]], ...] = (
             "quotas": {"teams": {"a": {"nominal_quota": {"*": 4}, "max_gpus_per_user": 2}}},
         },
         [],
+    ),
+    (
+        "teams without a GPU",
+        {
+            "quotas": {
+                "teams": {
+                    "a": {"nominal_quota": {"*": 0}, "borrowing_limit": {"*": 0}},
+                    "b": {"nominal_quota": {"*": 4}, "max_gpus_per_user": 0},
+                    "c": {"nominal_quota": {"*": 0}, "borrowing_limit": {"*": 2}},
+                    "d": {"nominal_quota": {"*": 0}},
+                }
+            }
+        },
+        ["quotas.teams.a.nominal_quota", "quotas.teams.b.max_gpus_per_user"],
+    ),
+    (
+        "a team without a GPU where none is lent",
+        {"quotas": {"strategy": "static", "teams": {"a": {"nominal_quota": {"*": 0}}}}},
+        ["quotas.teams.a.nominal_quota"],
     ),
     ("no team, and the others are refused", {"quotas": {"unlisted": "refused"}}, ["quotas.teams"]),
 )
