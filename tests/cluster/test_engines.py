@@ -1,22 +1,29 @@
 """Prefect's own ways of running a flow, and who means a container, on a real cluster."""
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.cluster.pools import FLOWS
+from tests.cluster.pools import FLOWS, working_pool
 from tests.support.bundle_storage import storage_configuration
 from tests.support.prefect_stack import Pool
 from tests.support.submitting import start, submitted
 from tests.support.waiting import wait_for
 
 
+@pytest.fixture(scope="module")
+def _working(cluster, server, tmp_path_factory) -> Iterator[Pool]:
+    with working_pool(cluster, server, tmp_path_factory.mktemp("engines")) as (pool, _):
+        storage = storage_configuration(pool.folder / "shared" / "bundles")
+        pool.call("PATCH", f"/work_pools/{pool.name}", {"storage_configuration": storage})
+        yield pool
+
+
 @pytest.fixture
-def pool(new_pool) -> Pool:
+def pool(_working) -> Iterator[Pool]:
     """A pool with a worker, and with storage for bundles that its pods see."""
-    pool = new_pool()
-    storage = storage_configuration(pool.folder / "shared" / "bundles")
-    pool.call("PATCH", f"/work_pools/{pool.name}", {"storage_configuration": storage})
-    pool.start_worker()
-    return pool
+    yield _working
+    _working.print_logs()
 
 
 def ended(pool: Pool, run: str) -> str:

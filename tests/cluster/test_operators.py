@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cluster.operators import PlayedKubeRay, ray_jobs
-from tests.cluster.pools import FLOWS, POLICY
+from tests.cluster.pools import FLOWS, POLICY, working_pool
 from tests.support.waiting import wait_for
 
 _S = 240
@@ -15,11 +15,23 @@ def _ray(cluster):
         yield
 
 
+@pytest.fixture(scope="module")
+def _working(_ray, cluster, server, tmp_path_factory):
+    with working_pool(cluster, server, tmp_path_factory.mktemp("operators")) as both:
+        yield both
+
+
 @pytest.fixture
-def pool(_ray, new_pool):
-    pool = new_pool()
-    pool.start_worker()
-    return pool
+def pool(_working):
+    pool, _ = _working
+    yield pool
+    pool.print_logs()
+
+
+@pytest.fixture
+def namespace(_working):
+    _, namespace = _working
+    return namespace
 
 
 @pytest.fixture
@@ -84,7 +96,6 @@ def test_a_ray_job_that_fails_is_tried_again_by_the_worker_alone(pool, kuberay):
     assert "entrypoint command failed" in pool.message(run)
 
 
-@pytest.mark.usefixtures("_ray")
 def test_a_ray_job_that_is_over_goes_after_a_while_with_any_worker(new_pool, kuberay):
     """KubeRay leaves it; the worker that started it is gone by then."""
     pool = new_pool(POLICY + "  kept_after_end: 10s\n")
