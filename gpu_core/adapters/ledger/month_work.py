@@ -22,6 +22,7 @@ from gpu_core.decisions.model.cluster import SPOT
 
 _log = logging.getLogger("prefect.gpu.ledger")
 _c = attempts.c
+_ROWS_PER_PAGE = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,7 @@ def _paid_attempts(connection: sa.Connection, asked: WorkQuestion) -> Iterator[P
             runs.c.deployment,
             _c.number,
             _c.gpu_type,
-            sa.type_coerce(_c.end_reason, sa.String),
+            _c.end_reason == EndReason.COMPLETED,
             EpochUs(_c.admitted_at),
             EpochUs(_c.released_at),
             sa.cast(_c.gpu_summaries, sa.String),
@@ -96,19 +97,19 @@ def _paid_attempts(connection: sa.Connection, asked: WorkQuestion) -> Iterator[P
         )
     )
     tariffs = Tariffs()
-    for row in connection.execute(statement):
-        run, deployment, number, gpu_type, end_reason, admitted_us, released_us, *rest = row
-        summaries, later_prices, *paid = rest
-        yield PaidAttempt(
-            flow_run_id=run,
-            deployment=deployment,
-            number=number,
-            gpu_type=gpu_type,
-            released_us=released_us,
-            is_completed=end_reason == EndReason.COMPLETED,
-            paid=_paid(tariffs, tuple(paid), later_prices, admitted_us, released_us),
-            memory_mib=None if summaries is None else _memory_mib(run, summaries),
-        )
+    for page in connection.execute(statement).partitions(_ROWS_PER_PAGE):
+        for run, deployment, number, gpu_type, is_completed, *rest in page:
+            admitted_us, released_us, summaries, later_prices, *paid = rest
+            yield PaidAttempt(
+                flow_run_id=run,
+                deployment=deployment,
+                number=number,
+                gpu_type=gpu_type,
+                released_us=released_us,
+                is_completed=bool(is_completed),
+                paid=_paid(tariffs, tuple(paid), later_prices, admitted_us, released_us),
+                memory_mib=None if summaries is None else _memory_mib(run, summaries),
+            )
 
 
 def _paid(
@@ -128,9 +129,14 @@ def _paid(
 
 
 def _memory_mib(flow_run_id: str, text: str) -> int | None:
+    # Of 100,000 attempts whole summaries would take longer to make than all the rest is read.
     try:
-        summaries = _c.gpu_summaries.type.process_result_value(json.loads(text), None)  # type: ignore[attr-defined]  # a decorator of ours
+        return most_memory_mib(
+            [
+                None if of_gpu.get("is_simulated") else of_gpu.get("memory_used_max_bytes")
+                for of_gpu in json.loads(text) or ()
+            ]
+        )
     except UNREADABLE:
         _log.error("The ledger has a summary of %s that cannot be read", flow_run_id)
         return None
-    return most_memory_mib(summaries or ())

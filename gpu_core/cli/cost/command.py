@@ -1,10 +1,9 @@
 """`prefect-gpu cost report` and `export`: read the ledger, decide, print."""
 
-import gc
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
@@ -21,6 +20,7 @@ from gpu_core.adapters.ledger.policy_in_force import (
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.ledger.store import Ledger
 from gpu_core.cli.cost.files import check_output, write_rows
+from gpu_core.cli.cost.garbage_collection import without_garbage_collection
 from gpu_core.cli.cost.kept_rows import RowsOnDisk
 from gpu_core.cli.cost.table import Show, report_csv, report_document, report_table
 from gpu_core.cli.cost.unknown_pool import name_unknown_pool
@@ -54,19 +54,7 @@ class ReportFormat(StrEnum):
     JSON = "json"
 
 
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """A report makes a million objects, no cycles: to look for them takes a fifth of its time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-@_without_garbage_collection()
+@without_garbage_collection()
 def run_report(
     ledger_url: Callable[[], str],
     period: str,

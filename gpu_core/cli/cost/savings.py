@@ -15,6 +15,7 @@ from gpu_core.adapters.files.catalog_file import load_sheet
 from gpu_core.adapters.ledger.policy_in_force import policy_in_file, policy_in_force
 from gpu_core.adapters.ledger.savings import SavingsQuestion, read_savings
 from gpu_core.adapters.ledger.source import open_to_read
+from gpu_core.cli.cost.garbage_collection import without_garbage_collection
 from gpu_core.cli.cost.unknown_pool import name_unknown_pool
 from gpu_core.cli.shared.options import require_countable
 from gpu_core.decisions.catalog.offerings import Catalog
@@ -28,6 +29,7 @@ from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
 
 
+@without_garbage_collection()
 def run_savings(
     ledger_url: Callable[[], str],
     month: str | None,

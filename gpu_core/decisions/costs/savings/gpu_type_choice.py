@@ -5,16 +5,16 @@ taken to have done the same, and what runs on one type would have cost on the ot
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import median
+from typing import NamedTuple
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
+from gpu_core.decisions.costs.usage.scale import Scale
 from gpu_core.decisions.costs.usage.time_use import Tariff
-from gpu_core.decisions.costs.usage.usage import US_PER_HOUR, Exact, round_half_up, sum_usage
+from gpu_core.decisions.costs.usage.usage import US_PER_HOUR, round_half_up
 from gpu_core.decisions.costs.usage.usage_cost import Window
-from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.units import epoch_us
 
 _FEWEST_RUNS = 3
@@ -23,8 +23,7 @@ _FEWEST_RUNS = 3
 _MIB = 2**20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaidAttempt:
+class PaidAttempt(NamedTuple):
     """The facts that are read of an attempt: few, as a month has 100,000 attempts."""
 
     flow_run_id: str
@@ -63,13 +62,13 @@ class CheaperType:
         return self.micro_usd is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
+class _Done(NamedTuple):
     """A completed run on one GPU type."""
 
     deployment: str
     gpu_type: str
-    micro_usd: Fraction
+    scaled_cost: int
+    """In `cost_denominator`-ths of a micro-dollar: a month's runs are ranked in whole numbers."""
     memory_mib: int | None
 
 
@@ -86,17 +85,19 @@ def cheaper_types(attempts: Iterable[PaidAttempt], window: Window) -> tuple[Chea
     by_run: dict[str, list[PaidAttempt]] = defaultdict(list)
     for attempt in attempts:
         by_run[attempt.flow_run_id].append(attempt)
-    hourly = _hourly(attempt for of_run in by_run.values() for attempt in of_run)
+    held = _held(attempt for of_run in by_run.values() for attempt in of_run)
+    scale = Scale(tariff for of_type in held.values() for tariff in of_type)
+    hourly = dict(_hourly(held, scale))
     span_us = epoch_us(window.start), epoch_us(window.end)
     by_deployment: dict[str, dict[str, list[_Done]]] = defaultdict(lambda: defaultdict(list))
     for of_run in by_run.values():
-        done = _done(of_run, *span_us)
+        done = _done(of_run, *span_us, scale)
         if done is not None:
             by_deployment[done.deployment][done.gpu_type].append(done)
     found = []
     for by_type in by_deployment.values():
         costs = {
-            name: median(d.micro_usd for d in runs)
+            name: _median(runs) / scale.cost_denominator
             for name, runs in by_type.items()
             if len(runs) >= _FEWEST_RUNS
         }
@@ -104,6 +105,12 @@ def cheaper_types(attempts: Iterable[PaidAttempt], window: Window) -> tuple[Chea
             choice = _measured(runs, costs, hourly) or _by_memory(runs, set(by_type), hourly)
             found += [] if choice is None else [choice]
     return tuple(sorted(found, key=lambda c: (-(c.micro_usd or 0), c.deployment, c.gpu_type)))
+
+
+def _median(runs: Sequence[_Done]) -> Fraction:
+    """The cost of the run in the middle, or the mean of the two there."""
+    ranked, middle = sorted(run.scaled_cost for run in runs), len(runs) // 2
+    return Fraction(ranked[middle] + ranked[-1 - middle], 2)
 
 
 def _measured(
@@ -151,35 +158,42 @@ def _choice(
     )
 
 
-def _done(attempts: Sequence[PaidAttempt], start_us: int, end_us: int) -> _Done | None:
+def _done(
+    attempts: Sequence[PaidAttempt], start_us: int, end_us: int, scale: Scale
+) -> _Done | None:
     """The run, if it completed in the window on one known GPU type at known prices."""
-    last = max(attempts, key=lambda attempt: attempt.number)
+    last = max(attempts, key=_number) if len(attempts) > 1 else attempts[0]
     if last.deployment is None or last.gpu_type is None or not last.is_completed:
         return None
     if last.released_us is None or not start_us <= last.released_us < end_us:
         return None
     if any(attempt.gpu_type != last.gpu_type for attempt in attempts):
         return None
-    cost: Exact = 0
-    for tariff, held_us in (part for attempt in attempts for part in attempt.paid if part[1]):
-        if tariff.unit.is_unpriced:
-            return None
-        cost += tariff.unit.exact_micro_usd * held_us
-    if not cost:
+    parts = [part for attempt in attempts for part in attempt.paid if part[1]]
+    if any(tariff.unit.is_unpriced for tariff, _ in parts):
         return None
-    used = [attempt.memory_mib for attempt in attempts]
-    known = [mib for mib in used if mib is not None]
-    memory = max(known) if len(known) == len(used) else None
-    return _Done(last.deployment, last.gpu_type, Fraction(cost), memory)
+    scaled_cost = scale.cost(parts)
+    if not scaled_cost:
+        return None
+    known = [attempt.memory_mib for attempt in attempts if attempt.memory_mib is not None]
+    memory = max(known) if len(known) == len(attempts) else None
+    return _Done(last.deployment, last.gpu_type, scaled_cost, memory)
 
 
-def most_memory_mib(summaries: Sequence[GpuSummary]) -> int | None:
-    """The most memory of a GPU that was used, in MiB, rounded up; None: they do not say."""
-    used = [s.memory_used_max_bytes for s in summaries if not s.is_simulated]
-    known = [each for each in used if each is not None]
-    if not known or len(known) < len(summaries):
+def _number(attempt: PaidAttempt) -> int:
+    return attempt.number
+
+
+def most_memory_mib(used_bytes: Sequence[int | None]) -> int | None:
+    """The most memory of a GPU that was used, in MiB, rounded up; None: of one it is unknown.
+
+    Args:
+        used_bytes: Of each GPU of an attempt; None: unknown, as of a virtual GPU.
+    """
+    known = [each for each in used_bytes if each is not None]
+    if not known or len(known) < len(used_bytes):
         return None
-    return max(-(-each // _MIB) for each in known)
+    return -(-max(known) // _MIB)
 
 
 def _memory_mib(gpu_type: str) -> int | None:
@@ -189,19 +203,21 @@ def _memory_mib(gpu_type: str) -> int | None:
     return found.reported_memory_mib or found.memory_gib * 1024
 
 
-def _hourly(attempts: Iterable[PaidAttempt]) -> Mapping[str, Fraction]:
-    """The mean cost of an hour of a GPU of each type, where all of it has a price."""
-    held: dict[str, dict[Tariff, int]] = defaultdict(lambda: defaultdict(int))
+def _held(attempts: Iterable[PaidAttempt]) -> dict[str | None, dict[Tariff, int]]:
+    """The microseconds of each tariff on each GPU type."""
+    held: dict[str | None, dict[Tariff, int]] = defaultdict(lambda: defaultdict(int))
     for attempt in attempts:
-        if attempt.gpu_type is not None:
-            for tariff, held_us in attempt.paid:
-                held[attempt.gpu_type][tariff] += held_us
-    whole = {
-        gpu_type: sum_usage(tariff.usage(held_us) for tariff, held_us in of_type.items())
-        for gpu_type, of_type in held.items()
-    }
-    return {
-        gpu_type: Fraction(usage.exact_micro_usd) * US_PER_HOUR / Fraction(usage.gpu_us)
-        for gpu_type, usage in whole.items()
-        if usage.gpu_us and usage.exact_micro_usd and not usage.is_unpriced
-    }
+        for tariff, held_us in attempt.paid:
+            held[attempt.gpu_type][tariff] += held_us
+    return held
+
+
+def _hourly(
+    held: Mapping[str | None, Mapping[Tariff, int]], scale: Scale
+) -> Iterator[tuple[str, Fraction]]:
+    """The mean cost of an hour of a GPU of each type, where all of it has a price."""
+    for gpu_type, of_type in held.items():
+        usage = scale.usage(of_type.items())
+        is_known = usage.gpu_us and usage.exact_micro_usd and not usage.is_unpriced
+        if gpu_type is not None and is_known:
+            yield gpu_type, usage.exact_micro_usd * US_PER_HOUR / Fraction(usage.gpu_us)

@@ -26,7 +26,12 @@ def paid_attempts(records: Records) -> list[PaidAttempt]:
             paid=()
             if attempt.released_at is None
             else ((Tariff(attempt_usage(attempt, attempt.released_at)), 1),),
-            memory_mib=most_memory_mib(attempt.gpu_summaries or ()),
+            memory_mib=most_memory_mib(
+                [
+                    None if summary.is_simulated else summary.memory_used_max_bytes
+                    for summary in attempt.gpu_summaries or ()
+                ]
+            ),
         )
         for run, attempts in records
         for attempt in attempts
