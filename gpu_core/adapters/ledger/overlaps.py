@@ -107,12 +107,15 @@ class GpuHolders:
         """The ids of these attempts."""
         found: set[str] = set()
         for holders in self._there.values():
-            on_gpu: list[_Holder] = []
+            on_gpu, free_us = list[_Holder](), 0
             for holder in sorted(holders):
-                if on_gpu:
-                    on_gpu = [each for each in on_gpu if each.end_us > holder.start_us]
+                if holder.start_us >= free_us:  # so it is almost always
+                    on_gpu, free_us = [holder], holder.end_us
+                    continue
+                on_gpu = [each for each in on_gpu if each.end_us > holder.start_us]
                 on_gpu.append(holder)
-                if len(on_gpu) > 1 and sum(each.part for each in on_gpu) > 1:
+                free_us = max(free_us, holder.end_us)
+                if sum(each.part for each in on_gpu) > 1:
                     found.update(each.attempt_id for each in on_gpu)
         return found
 

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -53,7 +54,7 @@ def report_table(
     if others:
         labels.append(_label(report.keys, f"{len(others):,} others"))
         rows.append(together(others))
-    total = report.total
+    total = replace(together(rows), runs=report.runs)
     ends = [("all runs", _cells(total, show))]
     if report.idle != NO_USAGE:
         ends += _idle_ends(report, total, show)

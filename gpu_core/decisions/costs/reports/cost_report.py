@@ -63,7 +63,8 @@ class CostSlice(NamedTuple):
     @property
     def held_us(self) -> int:
         """The time that it was held, in microseconds."""
-        return sum(self.uses_us)
+        queued, restart, useful, lost = self.uses_us
+        return queued + restart + useful + lost
 
 
 class BillSum(NamedTuple):
@@ -213,7 +214,7 @@ def cost_report(
     """
     groups: dict[Keys, list[CostSlice]] = defaultdict(list)
     for part in slices:
-        if part.held_us:
+        if any(part.uses_us):
             groups[part.keys].append(part)
     # By run there are as many groups as runs: they are compared and rounded in whole numbers.
     scale = Scale(part.tariff for parts in groups.values() for part in parts)
@@ -221,13 +222,14 @@ def cost_report(
         group: scale.cost([(part.tariff, part.held_us) for part in parts])
         for group, parts in groups.items()
     }
-    ranked = sorted(groups, key=lambda group: (-costs[group], _text(group)))
+    ranked = sorted(groups, key=_text)
+    ranked.sort(key=costs.__getitem__, reverse=True)
     whole = apportioned_parts([costs[group] for group in ranked], scale.cost_denominator)
     rows = tuple(
         CostRow(
             keys=group,
             runs=runs.get(group, 1),
-            attempts=sum(part.attempts for part in groups[group]),
+            attempts=sum([part.attempts for part in groups[group]]),
             micro_usd=micro_usd,
             parts=tuple(groups[group]),
             scale=scale,

@@ -35,7 +35,8 @@ class Scale:
 
     def cost(self, used: Used) -> int:
         """The cost, in `cost_denominator`-ths of a micro-dollar."""
-        return sum(us * self._cost[id(tariff)] for tariff, us in used)
+        cost_of = self._cost
+        return sum([us * cost_of[id(tariff)] for tariff, us in used])
 
     def costs(self, used: Used) -> tuple[int, int, int]:
         """The same of GPUs, of CPU and of memory."""

@@ -150,7 +150,8 @@ def apportioned_parts(
         whole = (2 * sum(numerators) + denominator) // (2 * denominator)
     units = [numerator // denominator for numerator in numerators]
     missing = whole - sum(units)
-    by_remainder = sorted(range(len(units)), key=lambda i: (-(numerators[i] % denominator), i))
+    remainders = [numerator % denominator for numerator in numerators]
+    by_remainder = sorted(range(len(units)), key=remainders.__getitem__, reverse=True)
     for place in by_remainder[:missing]:
         units[place] += 1
     return units
