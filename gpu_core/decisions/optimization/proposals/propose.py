@@ -1,7 +1,7 @@
 """From the ledger's rows to proposals, each simulated with the ledger's own history."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import mean
@@ -35,6 +35,10 @@ from gpu_core.decisions.policy.policy import Policy
 
 _MOST_REPLAYS = 5
 """Of the largest savings: a replay of 8,000 runs takes some seconds."""
+
+LEAST_DAYS = 4
+"""On which runs of a deployment were submitted, as of one that runs once a week. Days are what
+histories are drawn from: of one day all are alike, and each interval is too narrow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +123,11 @@ def _replayed(
 def _drafts(
     facts: Sequence[RunFact], period: Period, policy: Policy, catalog: Catalog, seed: int
 ) -> list[Draft]:
-    groups: dict[str, list[RunFact]] = defaultdict(list)
+    groups: Mapping[str, list[RunFact]] = defaultdict(list)
     for fact in facts:
         if fact.run.deployment is not None:
             groups[fact.run.deployment].append(fact)
+    groups = {name: runs for name, runs in groups.items() if _days(runs) >= LEAST_DAYS}
     made = sum(len(comparisons(runs)) for runs in groups.values())
     found: list[Draft | None] = []
     for number, (_, runs) in enumerate(sorted(groups.items())):
@@ -131,6 +136,10 @@ def _drafts(
         found.append(checkpoint_draft(runs, period, (seed, number)))
         found.append(sharing_draft(runs, facts, policy.idle, period, (seed, number)))
     return [each for each in found if each is not None]
+
+
+def _days(runs: Sequence[RunFact]) -> int:
+    return len({fact.day for fact in runs})
 
 
 def _largest_first(draft: Draft) -> tuple[int, str]:

@@ -14,7 +14,7 @@ from gpu_core.decisions.optimization.proposals.kinds import ProposalKind
 from gpu_core.decisions.optimization.proposals.markdown import proposal_lines, to_markdown
 from gpu_core.decisions.optimization.proposals.period import Period
 from gpu_core.decisions.optimization.proposals.proposal import from_document, to_document
-from gpu_core.decisions.optimization.proposals.propose import optimize
+from gpu_core.decisions.optimization.proposals.propose import LEAST_DAYS, optimize
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.testing.builders.attempts import make_attempt, make_run
 
@@ -156,6 +156,20 @@ def _later(attempt, minutes):
     return replace(attempt, **{name: at + more for name, at in known.items() if at is not None})
 
 
+def busy_days(days):
+    """So many days in the middle of the month, with as many runs as in others in a fortnight."""
+    works = [replace(work, runs_per_weekday=50) for work in (WORK, ON_SPOT)]
+    made, first = History(3), FIRST_DAY + timedelta(days=35)
+    return [record for work in works for record in made.days(work, first, days)]
+
+
+def priced(micro_usd):
+    return [
+        (run, tuple(replace(a, price_micro_usd_per_gpu_hour=micro_usd) for a in attempts))
+        for run, attempts in history(WORK, ON_SPOT)
+    ]
+
+
 @pytest.mark.parametrize(
     "records",
     [
@@ -172,6 +186,10 @@ def _later(attempt, minutes):
             ],
             id="nothing has a price",
         ),
+        pytest.param(busy_days(1), id="one day with enough runs"),
+        pytest.param(busy_days(LEAST_DAYS - 1), id="a day too few"),
+        pytest.param(priced(0), id="all is free"),
+        pytest.param(priced(-1_000), id="negative prices, as of a correction"),
     ],
 )
 def test_nothing_is_proposed_from(records):
@@ -188,6 +206,31 @@ def test_gaps_and_the_order_of_rows_change_nothing_or_little():
     rest = [r for r in records if not gap[0] <= r[0].submitted_at.date() <= gap[1]]
     (with_gap,) = ask(rest).proposals
     assert with_gap.saving.expected == pytest.approx(proposal.saving.expected, abs=0.03)
+
+
+def test_few_busy_days_are_enough():
+    assert ask(busy_days(LEAST_DAYS)).proposals
+
+
+def test_rows_that_are_there_twice_are_refused():
+    records = history(WORK, ON_SPOT)
+    with pytest.raises(InvalidInput, match="is there twice"):
+        ask([*records, *records])
+
+
+def test_attempts_that_end_before_they_begin_hold_no_time():
+    """The clock of a machine was set back while they ran."""
+
+    def set_back(attempt):
+        return replace(attempt, released_at=attempt.admitted_at - timedelta(minutes=5))
+
+    records = [
+        (run, tuple(map(set_back, attempts)) if number % 20 == 0 else attempts)
+        for number, (run, attempts) in enumerate(history(WORK, ON_SPOT))
+    ]
+    (proposal,) = ask(records).proposals
+    (usual,) = ask(history(WORK, ON_SPOT)).proposals
+    assert proposal.saving.expected == pytest.approx(usual.saving.expected, abs=0.03)
 
 
 def test_generated_runs_are_named():
