@@ -212,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         mistake = usage_error(error, _first_example(apps[-1])).mistakes[0]
         return _refused(program, (*mistake, f"see `{program} --help`"), code=WRONG_INPUT)
     except InvalidInput as error:
-        return _refused(program, *error.mistakes, code=WRONG_INPUT)
+        return _refused(program, *_with_options(error, apps[-1]).mistakes, code=WRONG_INPUT)
     except GpuSchedulingError as error:
         return _refused(program, (str(error),), code=NO)
     except BrokenPipeError:
@@ -224,6 +224,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _refused(program, ("interrupted",), code=INTERRUPTED)
     return code
+
+
+def _with_options(error: InvalidInput, command: App) -> InvalidInput:
+    """The mistake with its field as an option is typed: `--day`, where it is one of the command."""
+    typed = f"--{error.field.replace('_', '-')}"
+    names = {name for each in command.assemble_argument_collection() for name in each.names}
+    return error.at(typed) if typed in names else error
 
 
 def _first_example(command: App) -> str | None:

@@ -94,6 +94,18 @@ def parse_yaml_documents(text: str, source: str) -> list[YamlDocument]:
 
 
 _NULL = "tag:yaml.org,2002:null"
+# As YAML's scanner writes it.
+_TAB = r"character '\t'"
+
+
+def _explained(error: yaml.MarkedYAMLError) -> str:
+    """What was expected, and where the part starts that may lack its end."""
+    if _TAB in (error.problem or ""):
+        return "it has a tab where YAML needs spaces"
+    opened = error.context_mark
+    if opened is None or error.problem_mark is None or opened.line == error.problem_mark.line:
+        return str(error.problem)
+    return f"{error.problem}, {error.context} that starts in line {opened.line + 1}"
 
 
 @contextmanager
@@ -106,7 +118,7 @@ def _mistakes_located(text: str, source: str) -> Iterator[None]:
         mark = error.problem_mark
         column = "" if mark is None else f":{mark.column + 1}"
         where = f"{_place(source, mark)}{column}"
-        raise InvalidInput(where, "is not valid YAML", got=error.problem) from None
+        raise InvalidInput(where, f"is not valid YAML: {_explained(error)}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         character = f"U+{ord(text[error.position]):04X}"

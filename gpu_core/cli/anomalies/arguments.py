@@ -19,7 +19,7 @@ def anomalies(
         ),
     ] = None,
     since: Annotated[
-        str | None, Parameter(help="All whole days from this one on, 31 at most.")
+        str | None, Parameter(help="The first day to check, up to yesterday; at most 31 days.")
     ] = None,
     by: Annotated[
         tuple[str, ...],
@@ -28,7 +28,7 @@ def anomalies(
     policy: Annotated[
         Path | None,
         Parameter(
-            help="A policy whose planned days and budgets count. Default: the one in force, from "
+            help="The policy with the planned days and budgets. Default: the one in force, from "
             "the ledger."
         ),
     ] = None,

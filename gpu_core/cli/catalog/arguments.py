@@ -61,17 +61,19 @@ def show(
 
 def refresh(
     *,
-    catalog: Annotated[Path, Parameter(help="The file that keeps the catalog.")] = DEFAULT_CATALOG,
+    catalog: Annotated[
+        Path, Parameter(help="The file in which the catalog is stored.")
+    ] = DEFAULT_CATALOG,
     region: Annotated[tuple[str, ...], repeated("Read this region. Default: us-east-1")] = (
         "us-east-1",
     ),
     accept_large_changes: Annotated[
-        bool, flag("Accept prices that moved tenfold: you have looked them up.")
+        bool, flag("Accept prices that changed tenfold. Verify them first.")
     ] = False,
     placement_scores: Annotated[
-        bool, flag("Ask how likely spot requests succeed; AWS limits this per day.")
+        bool, flag("Read how likely spot requests are to succeed. AWS limits this per day.")
     ] = False,
-    timeout: Annotated[str, Parameter(help="The time-out of one call to AWS.")] = "20s",
+    timeout: Annotated[str, Parameter(help="The timeout for one call to AWS.")] = "20s",
     as_json: AsJson = False,
 ) -> int:
     """Read what AWS offers now, and keep it.

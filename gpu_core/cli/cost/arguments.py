@@ -50,7 +50,7 @@ class LedgerOptions(LedgerAddress):
         str | None,
         Parameter(help="Only runs of this work pool. Default: all runs of the ledger."),
     ] = None
-    with_generated: Annotated[bool, flag("Count generated runs too.")] = False
+    with_generated: Annotated[bool, flag("Include generated runs.")] = False
 
 
 DEFAULT_ADDRESS = LedgerAddress()
@@ -96,7 +96,9 @@ def report(
             "memory) or time (the cost of useful, lost, restart and queued-on-node time)."
         ),
     ] = "usage",
-    limit: Annotated[int, Parameter(help="Rows of the table; the other rows are summed.")] = 20,
+    limit: Annotated[
+        int, Parameter(help="The number of rows to show. The other rows are summed up.")
+    ] = 20,
     as_csv: Annotated[bool, flag("Print CSV.", name="--csv")] = False,
     as_json: AsJson = False,
 ) -> int:
@@ -163,12 +165,12 @@ def savings(
     policy: Annotated[
         Path | None,
         Parameter(
-            help="The policy whose prices, rates and scale.max_gpus count. Default: the one that "
+            help="The policy with the prices, rates and scale.max_gpus. Default: the one that "
             "was in force, from the ledger."
         ),
     ] = None,
     prices: Annotated[
-        Path | None, Parameter(help="Your own price sheet, which counts before the catalog.")
+        Path | None, Parameter(help="Your own price sheet, which overrides the catalog.")
     ] = None,
     committed_percent: Annotated[
         str | None,
@@ -182,9 +184,9 @@ def savings(
 ) -> int:
     """Show what spot, elasticity and commitments saved in a month, and what could be saved.
 
-    The month is compared with the same machine-hours on demand, with the lowest possible cost in
-    hindsight, and with clusters of a fixed size. Parts add up to the micro-dollar. Machines
-    without a known price are excluded from all sums, and listed on stderr.
+    Compares the month with three others: the same machine-hours on demand, the lowest possible cost
+    in hindsight, and clusters of a fixed size. Parts add up to the micro-dollar. Machines without a
+    known price are excluded from all sums, and listed on stderr.
     """
     from gpu_core.cli.cost.savings import run_savings
 
@@ -205,16 +207,16 @@ def reconcile(
     /,
     *,
     options: LedgerAddress = DEFAULT_ADDRESS,
-    limit: Annotated[int, Parameter(help="Rows of each table.")] = 20,
+    limit: Annotated[int, Parameter(help="The number of rows to show in each table.")] = 20,
     dry_run: Annotated[bool, flag("Record nothing in the ledger.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Compare a provider's bill with the ledger, and explain each difference.
 
     Each dollar of the bill belongs to a machine of the ledger or to a step of the table. Runs on
-    these machines are marked as reconciled, with their charged and their billed cost, in the ledger
-    and by the worker in MLflow. The same bill again changes nothing. Lines that cannot be counted
-    are listed on stderr: a repeated line, another currency, an unreadable value.
+    these machines are marked as reconciled in the ledger, and by the worker in MLflow. Both show
+    the charged and the billed cost. Reading the same bill again changes nothing. Lines that cannot
+    be counted are listed on stderr: a repeated line, another currency, an unreadable value.
     """
     from gpu_core.cli.cost.reconcile import run_reconcile
 

@@ -1,22 +1,50 @@
 """Finds the ledger that a pool's worker writes, from the Prefect server."""
 
+from prefect.client.orchestration import PrefectClient
+
 from gpu_core.adapters.prefect.pool_blocks import read_ledger_url
 from gpu_core.cli.shared.prefect_api import ask
-from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.checks.doctor.prefect_pool import OUR_TYPES, chosen_pool
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 
 
 def ledger_of_pool(pool: str | None) -> str:
     """The address of the pool's ledger, as the Prefect server knows it.
 
+    Args:
+        pool: None: the pool `gpu`, or the only GPU pool.
+
     Raises:
         InvalidInput: It knows none, or it cannot be reached.
         ApiError: It refused or failed.
     """
-    found = ask(lambda client: read_ledger_url(client, pool))
-    if found is None:
+    return ask(lambda client: _ledger_url(client, pool))
+
+
+async def _ledger_url(client: PrefectClient, given: str | None) -> str:
+    pools = [each.name for each in await client.read_work_pools() if each.type in OUR_TYPES]
+    pool = chosen_pool(given, pools)
+    found = await read_ledger_url(client, pool)
+    if found is not None:
+        return found
+    if pool is None:
         raise InvalidInput(
-            "ledger",
-            "is not given, and the Prefect server knows none",
-            remedy="name it with --ledger-file, or its pool with --pool",
+            "--pool",
+            "is required: this Prefect server has no single GPU pool",
+            allowed=listed(pools),
+            remedy="or name a ledger with --ledger or --ledger-file",
         )
-    return found
+    if pool not in pools:
+        raise InvalidInput(
+            "--pool",
+            "is not a GPU pool of this Prefect server",
+            got=pool,
+            allowed=listed(pools),
+            nearest=nearest_name(pool, pools),
+        )
+    raise InvalidInput(
+        "--pool",
+        "has no ledger in Prefect",
+        got=pool,
+        remedy=f"run `prefect-gpu setup --pool {pool}`, or name a ledger with --ledger",
+    )

@@ -19,9 +19,9 @@ def doctor(
 ) -> int:
     """Check everything that a pool's worker needs, with a remedy where it fails.
 
-    Checks versions, Prefect's API and the pool, its template, the cluster's rights, lease, nodes
-    and NodePools or this machine's GPUs, clocks, checkpoint store, ledger and MLflow. Changes
-    nothing but one object in the checkpoint store, which is removed again.
+    Checks versions, Prefect's API, the pool and its template, clocks, checkpoint store, ledger and
+    MLflow. Checks the rights, lease, nodes and NodePools of a cluster, or this machine's GPUs.
+    Writes and removes one object in the checkpoint store, and changes nothing else.
     """
     load_prefect()
     from gpu_core.cli.doctor.command import doctor as run_doctor

@@ -37,6 +37,6 @@ class DoctorOptions:
         ),
     ] = None
     with_details: Annotated[
-        bool, flag("Print what each check has read, too.", name="--verbose")
+        bool, flag("Also print what each check has read.", name="--verbose")
     ] = False
     as_json: AsJson = False

@@ -47,7 +47,9 @@ def preflight(
 
 def history(
     *gpu_ids: Annotated[str, Parameter(help="UUIDs of GPUs. Default: all.")],
-    last: Annotated[int, duration("last", "How far back. Default: 15m.")] = 900,
+    last: Annotated[
+        int, duration("last", "The length of the history up to now. Default: 15m.")
+    ] = 900,
     options: LedgerOptions = DEFAULT_OPTIONS,
     as_json: AsJson = False,
 ) -> int:
@@ -64,9 +66,9 @@ def history(
 def export(
     *,
     address: Annotated[
-        str, Parameter(help="The address to listen on; 0.0.0.0: all addresses.")
+        str, Parameter(help="The address to listen on, or 0.0.0.0 for all addresses.")
     ] = "127.0.0.1",
-    port: Annotated[int, whole_number("The port; 0: any free port.")] = 9401,
+    port: Annotated[int, whole_number("The port to listen on, or 0 for any free port.")] = 9401,
     interval: Annotated[float, Parameter(help="Seconds between two samples, 0.1 to 60.")] = 1.0,
     pod_resources: Annotated[
         Path | None,

@@ -51,7 +51,7 @@ def run_preflight(gpu_id: str, pause_s: float = 1.0, *, as_json: bool = False) -
 def _result(gpu_id: str, found: GpuPreflight) -> str:
     if found.has_passed:
         return f"{gpu_id} is free: runs may use it again."
-    return f"{gpu_id} stays held. A person frees it: prefect-gpu gpus free {gpu_id}"
+    return f"{gpu_id} stays held. To free it, run: prefect-gpu gpus free {gpu_id}"
 
 
 def _document(gpu_id: str, found: GpuPreflight) -> dict[str, Any]:

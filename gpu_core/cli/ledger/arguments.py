@@ -39,9 +39,11 @@ def verify(
 
 def purge(
     *,
-    before: Annotated[str, Parameter(help="A day in UTC, such as 2026-01-01: older records go.")],
+    before: Annotated[
+        str, Parameter(help="Delete the records before this UTC day, such as 2026-01-01.")
+    ],
     anchor_key_file: _AnchorKey = None,
-    dry_run: Annotated[bool, flag("Show what would go.")] = False,
+    dry_run: Annotated[bool, flag("Show what would be deleted, without deleting it.")] = False,
     options: LedgerAddress = DEFAULT_ADDRESS,
 ) -> int:
     """Delete old records of the log of decisions; a signed anchor of each writer stays.

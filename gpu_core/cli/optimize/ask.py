@@ -21,9 +21,13 @@ def ask(
     options: LedgerOptions = DEFAULT_OPTIONS,
     policy: Annotated[
         Path | None,
-        Parameter(help="The policy whose quotas count, for 'who borrows'. Default: the ledger's."),
+        Parameter(
+            help="The policy with the quotas, for 'who borrows'. Default: the one in the ledger."
+        ),
     ] = None,
-    limit: Annotated[int, Parameter(help="Rows of the table; the other rows are summed.")] = 10,
+    limit: Annotated[
+        int, Parameter(help="The number of rows to show. The other rows are summed up.")
+    ] = 10,
     as_json: AsJson = False,
 ) -> int:
     """Answer a question about costs, waste and waits, and say where the numbers come from.

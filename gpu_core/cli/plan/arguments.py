@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpu_core.decisions.requests.requirements.estimates.duration import ObservedThroughput
     from gpu_core.decisions.requests.requirements.reading.job_request import JobRequest
 
-_JOB = Group("Job", help="Each option overrides what the text says.", sort_key=1)
+_JOB = Group("Job", help="Options override the text.", sort_key=1)
 _CONSTRAINTS = Group("Constraints", sort_key=2)
 _CONDITIONS = Group("Conditions", sort_key=3)
 
@@ -30,7 +30,7 @@ class JobOptions:
         str | None, Parameter(help="Parameters of a transformer, such as 7B.")
     ] = None
     method: Annotated[
-        Literal["full", "lora", "qlora", "inference"] | None, Parameter(help="How it trains.")
+        Literal["full", "lora", "qlora", "inference"] | None, Parameter(help="The training method.")
     ] = None
     precision: Annotated[
         Literal["fp32", "bf16", "fp16", "int8", "int4"] | None, Parameter(help="The number format.")
@@ -55,7 +55,7 @@ class JobOptions:
         int | None, whole_number("Tokens of a sample; for inference, with the answer.")
     ] = None
     output_tokens: Annotated[
-        int | None, whole_number("Tokens that inference writes for each prompt.")
+        int | None, whole_number("Tokens that inference generates for each prompt.")
     ] = None
     amount: Annotated[
         str | None, Parameter(help="Tokens or images to train on; prompts or images to answer.")
@@ -68,14 +68,19 @@ class ConstraintOptions:
     """Options that limit the answer."""
 
     deadline: Annotated[
-        str | None, Parameter(help="A moment such as 2026-12-01T08:00Z, or 24h from now.")
+        str | None,
+        Parameter(help="When the job must end: a time such as 2026-12-01T08:00Z, or 24h from now."),
     ] = None
-    budget_usd: Annotated[str | None, Parameter(help="The budget of the whole job.")] = None
-    by: Annotated[Literal["cost", "time"], Parameter(help="What comes first.")] = "cost"
-    max_nodes: Annotated[int, whole_number("At most this many nodes.")] = 1
-    gpus: Annotated[int | None, whole_number("Exactly this many GPUs over all nodes.")] = None
-    data_gib: Annotated[float | None, Parameter(help="The data that the job reads.")] = None
-    data_at: Annotated[str | None, Parameter(help="The data's place, as PROVIDER/REGION.")] = None
+    budget_usd: Annotated[str | None, Parameter(help="The budget for the whole job.")] = None
+    by: Annotated[Literal["cost", "time"], Parameter(help="The order of the offerings.")] = "cost"
+    max_nodes: Annotated[int, whole_number("The maximum number of nodes.")] = 1
+    gpus: Annotated[int | None, whole_number("The exact number of GPUs over all nodes.")] = None
+    data_gib: Annotated[
+        float | None, Parameter(help="The size of the data that the job reads.")
+    ] = None
+    data_at: Annotated[
+        str | None, Parameter(help="The location of the data, as PROVIDER/REGION.")
+    ] = None
 
 
 @Parameter(name="*", group=_CONDITIONS)
@@ -98,16 +103,17 @@ class ConditionOptions:
         str | None, Parameter(help="The ledger with these runs: its file or address.")
     ] = None
     amount_each: Annotated[
-        str | None, Parameter(help="The amount of work of each of these runs. Default: this job's.")
+        str | None,
+        Parameter(help="The amount of work in each of these runs. Default: that of this job."),
     ] = None
     startup: Annotated[
-        str | None, Parameter(help="Time until work begins on a new node. Default: 5m.")
+        str | None, Parameter(help="The startup time of a new node. Default: 5m.")
     ] = None
     spot_life: Annotated[
-        str | None, Parameter(help="Mean life of a spot instance. Default: 7600s.")
+        str | None, Parameter(help="The mean lifetime of a spot instance. Default: 7600s.")
     ] = None
     storage_gb_per_s: Annotated[
-        float | None, Parameter(help="A node's bandwidth to checkpoints. Default: 1.")
+        float | None, Parameter(help="The bandwidth from a node to checkpoint storage. Default: 1.")
     ] = None
 
 
@@ -124,13 +130,13 @@ def plan(
     constraints: ConstraintOptions = _NO_CONSTRAINTS,
     conditions: ConditionOptions = _NO_CONDITIONS,
     catalog: CatalogOptions = DEFAULT_OPTIONS,
-    top: Annotated[int, whole_number("Rows of the table.")] = 10,
+    top: Annotated[int, whole_number("The number of rows to show.")] = 10,
     as_json: AsJson = False,
 ) -> int:
     """Rank the offerings that can run a job by cost or time.
 
-    Ranks every offering by the expected cost of the whole job under its deadline and budget, with
-    memory, time, interruptions, and why the others are refused. Starts nothing.
+    Ranks every offering by the expected cost of the whole job under its deadline and budget. Shows
+    memory, time and interruptions, and why other offerings are refused. Starts nothing.
     """
     from gpu_core.cli.plan.command import PlanOptions
     from gpu_core.cli.plan.command import plan as run_plan

@@ -38,7 +38,7 @@ def release(flow_run: _FlowRun, /) -> int:
 
 
 def move_up(
-    flow_run: _FlowRun, /, *, undo: Annotated[bool, flag("Remove the tag again.")] = False
+    flow_run: _FlowRun, /, *, undo: Annotated[bool, flag("Remove the tag.")] = False
 ) -> int:
     """Put a run before all others of the queue (sets the tag gpu:first)."""
     return _set_tag(flow_run, FIRST_TAG, is_set=not undo)

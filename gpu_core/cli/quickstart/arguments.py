@@ -17,8 +17,8 @@ def quickstart(
 ) -> int:
     """Run the whole cycle on this machine: queue, preempt, resume, cost.
 
-    Starts a Prefect server, MLflow and a GPU worker in a folder of their own, runs work through a
-    GPU pool, checks that a preempted training resumes exactly, and stops everything again.
+    Starts a Prefect server, MLflow and a GPU worker in a folder of their own. Runs trainings in a
+    GPU pool, and checks that a preempted one resumes exactly. Stops everything at the end.
     """
     from gpu_core.cli.quickstart.command import quickstart as run_quickstart
 

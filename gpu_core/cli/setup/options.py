@@ -45,9 +45,9 @@ class SetupOptions:
         str | None, Parameter(help="gpu-kubernetes: the default ServiceAccount of runs.")
     ] = None
     checkpoint_uri: Annotated[
-        str | None, Parameter(help="Where runs save: a folder or s3://bucket/prefix.")
+        str | None, Parameter(help="The location of checkpoints: a folder or s3://bucket/prefix.")
     ] = None
-    dry_run: Annotated[bool, flag("Print what would change, and change nothing.")] = False
+    dry_run: Annotated[bool, flag("Print the changes without making them.")] = False
     ledger_url: Annotated[str | None, _UNPARSED] = field(default=None, repr=False)
     mlflow_uri: Annotated[str | None, _UNPARSED] = field(default=None, repr=False)
     mlflow_token: Annotated[str | None, _UNPARSED] = field(default=None, repr=False)

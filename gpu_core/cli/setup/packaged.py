@@ -88,7 +88,7 @@ PACKAGED_DEPLOYMENTS = (
         module="gpu_core.flows.apply_saving",
         function="apply_saving",
         name="by-request",
-        description="Ask a person whether a proposed change is made, and make it.",
+        description="Ask a user to approve a proposed change, and make it.",
         tags=("gpu", "savings"),
         job_variables=_WITHOUT_GPU,
     ),

@@ -66,17 +66,17 @@ class SimulateOptions:
         Literal["none", "true", "noisy", "stated", "learned"],
         Parameter(help="The run times that the scheduler knows."),
     ] = "none"
-    seed: Annotated[int, whole_number("The seed of noisy run times.")] = 1
+    seed: Annotated[int, whole_number("The random seed for noisy run times.")] = 1
     restart_s: Annotated[
         int,
-        duration("restart-cost", "The time that each attempt after the first loses. Default: 0s."),
+        duration("restart-cost", "The time lost by each attempt after the first. Default: 0s."),
     ] = 0
-    tick_s: Annotated[int | None, duration("tick", "Plan at least this often while jobs wait.")] = (
-        None
-    )
+    tick_s: Annotated[
+        int | None, duration("tick", "The maximum time between two plans while jobs wait.")
+    ] = None
     horizon_s: Annotated[
         int | None,
-        duration("horizon", "The time over which utilisation counts. Default: to the end."),
+        duration("horizon", "The time window for utilisation. Default: until the end."),
     ] = None
     entitlements: Annotated[
         Path | None, Parameter(help="CSV with vc,node num: the weights for the share error.")

@@ -15,7 +15,7 @@ def spot_replay(
     *files: Annotated[Path, Parameter(help="JSON with metadata.gap_seconds and data.")],
     ledger: Annotated[
         str | None,
-        secret("ledger", "Instead of files: spot as your own attempts found it, from this ledger"),
+        secret("ledger", "Replay the spot of your own attempts from this ledger instead of files"),
     ] = None,
     ledger_file: Annotated[str | None, secret_file("ledger")] = None,
     options: SpotReplayOptions = _DEFAULTS,

@@ -13,25 +13,30 @@ from gpu_core.cli.shared.options import AsJson, repeated, whole_number
 class SpotReplayOptions:
     """Options for the replay."""
 
-    task_hours: Annotated[float | None, Parameter(help="The job's work.")] = None
+    task_hours: Annotated[float | None, Parameter(help="The duration of the work.")] = None
     deadline_hours: Annotated[
         float | None, Parameter(help="The job's deadline, counted from its start.")
     ] = None
     changeover_hours: Annotated[
         float,
         Parameter(
-            help="The time that each start on other capacity loses. As in the worker, the policy "
-            "states it until three starts are measured."
+            help="The time lost by each start on other capacity. Until three starts are "
+            "measured, the worker uses the policy's value."
         ),
     ] = 0.2
     price_ratio: Annotated[
         float | None,
-        Parameter(help="On-demand price by spot price; for a ledger's runs only if it has none."),
+        Parameter(
+            help="The on-demand price divided by the spot price. For a ledger, used only if "
+            "it has no prices."
+        ),
     ] = None
-    starts: Annotated[int, whole_number("Replays of each file.")] = 100
-    seed: Annotated[int, whole_number("The seed of their starts.")] = 1
-    ticks: Annotated[int | None, whole_number("Use only this many ticks of each file.")] = None
-    nodes: Annotated[int, whole_number("Spot counts as available from this many nodes on.")] = 1
+    starts: Annotated[int, whole_number("The number of replays of each file.")] = 100
+    seed: Annotated[int, whole_number("The random seed for the start times.")] = 1
+    ticks: Annotated[int | None, whole_number("The number of ticks to use from each file.")] = None
+    nodes: Annotated[
+        int, whole_number("The minimum number of nodes for spot to count as available.")
+    ] = 1
     policy: Annotated[
         tuple[str, ...],
         repeated("patience, uniform-progress, plain-uniform-progress, greedy. Default: all"),

@@ -222,7 +222,7 @@ JOB_VARIABLES: Mapping[str, tuple[str, str]] = {
     ),
     "a deadline in English": (
         "deadline: tomorrow",
-        "deadline: is not a duration (got 'tomorrow'); allowed: a moment such as '2026-09-01T18:00Z', or a duration such as '6h' from submission",
+        "deadline: is not a deadline (got 'tomorrow'); allowed: a moment such as '2026-09-01T18:00Z', or a duration such as '6h' from submission",
     ),
     "a budget with its currency": (
         "budget_usd: $5",
@@ -257,11 +257,11 @@ JOB_VARIABLES: Mapping[str, tuple[str, str]] = {
 COMMAND_LINES: Mapping[str, tuple[str, str]] = {
     "no job": (
         "plan",
-        "prefect-gpu plan: model is missing; allowed: a model such as llama-3-8b, or parameters such as 7B; describe the job in words, or state model or parameters, and method",
+        "prefect-gpu plan: --model is missing; allowed: a model such as llama-3-8b, or parameters such as 7B; describe the job in words, or state model or parameters, and method",
     ),
     "a size in words": (
         "plan --parameters seven",
-        "prefect-gpu plan: parameters is not a number above zero (got 'seven'); allowed: such as 7B, 350M, 20k or 1e9",
+        "prefect-gpu plan: --parameters is not a number above zero (got 'seven'); allowed: such as 7B, 350M, 20k or 1e9",
     ),
     "a misspelt method": (
         "plan --method lra",
@@ -269,7 +269,7 @@ COMMAND_LINES: Mapping[str, tuple[str, str]] = {
     ),
     "a deadline in English": (
         "plan 'fine-tune a 7B model with LoRA' --deadline tomorrow",
-        "prefect-gpu plan: deadline is not a duration (got 'tomorrow'); allowed: a moment such as '2026-09-01T18:00Z', or a duration such as '6h' from submission",
+        "prefect-gpu plan: --deadline is not a deadline (got 'tomorrow'); allowed: a moment such as '2026-09-01T18:00Z', or a duration such as '6h' from submission",
     ),
     "GPUs in words": (
         "plan 'fine-tune a 7B model with LoRA' --gpus many",
@@ -277,15 +277,15 @@ COMMAND_LINES: Mapping[str, tuple[str, str]] = {
     ),
     "a region alone": (
         "plan 'fine-tune a 7B model with LoRA' --data-at us",
-        "prefect-gpu plan: data-at is not a place (got 'us'); allowed: PROVIDER/REGION such as aws/us-east-1",
+        "prefect-gpu plan: --data-at is not a place (got 'us'); allowed: PROVIDER/REGION such as aws/us-east-1",
     ),
     "a stage too high": (
         "plan 'fine-tune a 7B model with LoRA' --zero-stage 4",
-        "prefect-gpu plan: zero-stage is not a ZeRO stage (got 4); allowed: 0 to 3",
+        "prefect-gpu plan: --zero-stage is not a ZeRO stage (got 4); allowed: 0 to 3",
     ),
     "a GPU type that is not known": (
         "plan 'fine-tune a 7B model with LoRA' --gpu-type a1000",
-        "prefect-gpu plan: gpu-type is not in the catalog (got 'a1000'); did you mean 'a100-80gb'?; allowed: a100-40gb, a100-80gb, a10g, b200, h100-80gb, h200, l4, l40s, t4, v100-16gb, v100-32gb",
+        "prefect-gpu plan: --gpu-type is not in the catalog (got 'a1000'); did you mean 'a100-80gb'?; allowed: a100-40gb, a100-80gb, a10g, b200, h100-80gb, h200, l4, l40s, t4, v100-16gb, v100-32gb",
     ),
     "a misspelt option": (
         "queue --pol gpu",
@@ -297,7 +297,7 @@ COMMAND_LINES: Mapping[str, tuple[str, str]] = {
     ),
     "a day in English": (
         "cost report --day yesterday",
-        "prefect-gpu cost report: day is not a date (got 'yesterday'); allowed: a date such as 2026-11-24",
+        "prefect-gpu cost report: --day is not a date (got 'yesterday'); allowed: a date such as 2026-11-24",
     ),
     "an option of another command": (
         "cost report --month 2026-10",
@@ -305,15 +305,15 @@ COMMAND_LINES: Mapping[str, tuple[str, str]] = {
     ),
     "a key that is not known": (
         "cost report --by people",
-        "prefect-gpu cost report: by is not a key of costs (got 'people'); allowed: attempt, capacity-type, deployment, experiment, gpu-type, model, parent-run, project, run, team, user, workload-type, zone",
+        "prefect-gpu cost report: --by is not one of the choices (got 'people'); allowed: attempt, capacity-type, deployment, experiment, gpu-type, model, parent-run, project, run, team, user, workload-type, zone",
     ),
     "a ledger that does not exist": (
         "cost report --ledger nope.db",
-        "prefect-gpu cost report: ledger is not a file (got 'nope.db'); name the ledger's file, or its address such as postgresql+psycopg://USER@HOST/DATABASE",
+        "prefect-gpu cost report: --ledger is not a file (got 'nope.db'); name the ledger's file, or its address such as postgresql+psycopg://USER@HOST/DATABASE",
     ),
     "a month in English": (
         "cost savings --month last",
-        "prefect-gpu cost savings: month is not a month (got 'last'); allowed: a month such as 2026-10",
+        "prefect-gpu cost savings: --month is not a month (got 'last'); allowed: a month such as 2026-10",
     ),
     "a bill that does not exist": (
         "cost reconcile nope.csv",
@@ -321,7 +321,7 @@ COMMAND_LINES: Mapping[str, tuple[str, str]] = {
     ),
     "a day without its month": (
         "optimize --day 32",
-        "prefect-gpu optimize: day is not a date (got '32'); allowed: a date such as 2026-11-24",
+        "prefect-gpu optimize: --day is not a date (got '32'); allowed: a date such as 2026-11-24",
     ),
     "no proposal": (
         "optimize show",
@@ -353,7 +353,7 @@ COMMAND_LINES: Mapping[str, tuple[str, str]] = {
     ),
     "an unknown region": (
         "catalog show --region mars",
-        "prefect-gpu catalog show: region is not in the catalog (got 'mars'); allowed: us-east-1, us-east-2, us-west-2",
+        "prefect-gpu catalog show: --region is not in the catalog (got 'mars'); allowed: us-east-1, us-east-2, us-west-2",
     ),
     "an unknown option": (
         "catalog show --sort price",

@@ -254,7 +254,7 @@ def parse_keys(names: Sequence[str]) -> tuple[str, ...]:
         if key not in COST_KEYS:
             raise InvalidInput(
                 "by",
-                "is not a key of costs",
+                "is not one of the choices",
                 got=key.replace("_", "-"),
                 allowed=listed(_KEY_NAMES, limit=len(_KEY_NAMES)),
                 nearest=nearest_name(key.replace("_", "-"), _KEY_NAMES),
@@ -275,7 +275,7 @@ def period_window(period: str, day: date) -> Window:
     if period not in PERIODS:
         raise InvalidInput(
             "period",
-            "is not a period",
+            "is not one of the choices",
             got=period,
             allowed=listed(PERIODS),
             nearest=nearest_name(period, PERIODS),

@@ -79,14 +79,15 @@ def parse_deadline(value: object, field: str) -> datetime | timedelta:
             moment = datetime.fromisoformat(value.strip())
         except ValueError:
             raise InvalidInput(
-                field, "is not a moment", got=value, allowed=_DEADLINE_HELP
+                field, "is not a deadline", got=value, allowed=_DEADLINE_HELP
             ) from None
         return require_plausible(moment, field)
     try:
         return timedelta(seconds=parse_duration_s(value, field))
     except InvalidInput as error:
+        problem = error.problem.replace("a duration", "a deadline")
         raise InvalidInput(
-            field, error.problem, got=value, allowed=_DEADLINE_HELP, nearest=error.nearest
+            field, problem, got=value, allowed=_DEADLINE_HELP, nearest=error.nearest
         ) from None
 
 

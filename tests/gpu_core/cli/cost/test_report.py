@@ -269,7 +269,7 @@ def test_the_table_names_what_is_unpriced_and_the_rest_of_the_rows(
 @pytest.mark.parametrize(
     ("arguments", "want"),
     [
-        pytest.param(("year",), "period is not a period (got 'year')", id="a period"),
+        pytest.param(("year",), "period is not one of the choices (got 'year')", id="a period"),
         pytest.param(("day", "--show", "tiem"), "did you mean 'time'?", id="what is shown"),
         pytest.param(("day", "--by", "taem"), "did you mean 'team'?", id="a key"),
         pytest.param(("day", "--by", "team", "--by", "team"), "has a key twice", id="twice"),

@@ -377,8 +377,8 @@ def test_the_deadline_is_one_moment(deadline, expected):
     ("deadline", "problem"),
     [
         pytest.param("2026-09-02T18:00", "has no time zone", id="whose midnight?"),
-        pytest.param("2026-13-02", "is not a moment", id="no such month"),
-        pytest.param("tomorrow", "is not a duration", id="neither"),
+        pytest.param("2026-13-02", "is not a deadline", id="no such month"),
+        pytest.param("tomorrow", "is not a deadline", id="neither"),
         pytest.param(-5, "is out of range", id="before it was submitted"),
     ],
 )

@@ -43,7 +43,7 @@ def refused(**variables):
             "deadline is out of range",
             id="before the first moment of all",
         ),
-        pytest.param({"deadline": "9" * 5_000}, "deadline is not a duration", id="5,000 digits"),
+        pytest.param({"deadline": "9" * 5_000}, "deadline is not a deadline", id="5,000 digits"),
         pytest.param({"max_duration": "9" * 5_000 + "h"}, "max_duration is not", id="a long unit"),
         pytest.param(
             {"max_duration": 10**400}, "max_duration is out of range", id="10 to the 400th"

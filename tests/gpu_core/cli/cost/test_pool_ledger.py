@@ -1,0 +1,91 @@
+"""Which pool's ledger a command reads, and what it says where none can be found."""
+
+import asyncio
+from collections.abc import Mapping
+from types import SimpleNamespace
+
+import pytest
+from prefect.exceptions import ObjectNotFound
+
+from gpu_core.cli.cost import pool_ledger
+from gpu_core.cli.cost.pool_ledger import ledger_of_pool
+from gpu_core.decisions.model.errors import InvalidInput
+
+_ADDRESS = "sqlite:///ledger.db"
+
+
+class _Server:
+    """A Prefect server with these pools, by type, and ledger blocks of these names."""
+
+    def __init__(self, pools: Mapping[str, str], blocks: tuple[str, ...]) -> None:
+        self._pools = pools
+        self._blocks = blocks
+
+    async def read_work_pools(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(name=name, type=kind) for name, kind in self._pools.items()]
+
+    async def read_block_document_by_name(
+        self, name: str, _slug: str, *, include_secrets: bool
+    ) -> SimpleNamespace:
+        assert include_secrets
+        if name not in self._blocks:
+            raise ObjectNotFound(Exception(name))
+        return SimpleNamespace(data={"url": f"{_ADDRESS}?{name}"})
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> type[_Server]:
+    def ask_of(pools: Mapping[str, str], *blocks: str) -> None:
+        found = _Server(pools, blocks)
+        monkeypatch.setattr(pool_ledger, "ask", lambda question: asyncio.run(question(found)))
+
+    return ask_of
+
+
+@pytest.mark.parametrize(
+    ("pool", "pools", "blocks", "want"),
+    [
+        pytest.param(None, {"a": "gpu-process", "p": "process"}, ("a",), "a", id="the only one"),
+        pytest.param(
+            None, {"a": "gpu-process", "gpu": "gpu-kubernetes"}, ("a", "gpu"), "gpu", id="gpu"
+        ),
+        pytest.param("a", {"a": "gpu-process"}, ("a", "default"), "a", id="its own"),
+        pytest.param("a", {"a": "gpu-process"}, ("default",), "default", id="of all pools"),
+    ],
+)
+def test_the_ledger_is_that_of_the_pool(server, pool, pools, blocks, want) -> None:
+    server(pools, *blocks)
+    assert ledger_of_pool(pool) == f"{_ADDRESS}?{want}"
+
+
+@pytest.mark.parametrize(
+    ("pool", "pools", "want"),
+    [
+        pytest.param(
+            None,
+            {"a": "gpu-process", "b": "gpu-process"},
+            "--pool is required: this Prefect server has no single GPU pool; allowed: a, b; "
+            "or name a ledger with --ledger or --ledger-file",
+            id="two pools",
+        ),
+        pytest.param(
+            "gpuu",
+            {"gpu": "gpu-process"},
+            "--pool is not a GPU pool of this Prefect server (got 'gpuu'); did you mean 'gpu'?; "
+            "allowed: gpu",
+            id="a misspelt pool",
+        ),
+        pytest.param(
+            "gpu",
+            {"gpu": "gpu-process"},
+            "--pool has no ledger in Prefect (got 'gpu'); run `prefect-gpu setup --pool gpu`, "
+            "or name a ledger with --ledger",
+            id="no block",
+        ),
+    ],
+)
+def test_a_ledger_that_cannot_be_found(server, pool, pools, want) -> None:
+    server(pools)
+    with pytest.raises(InvalidInput) as raised:
+        ledger_of_pool(pool)
+    assert str(raised.value) == want
