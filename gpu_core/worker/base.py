@@ -201,7 +201,7 @@ class GpuWorker(_Mixin):
             # Prefect's loop ends the worker after twelve failures: in an outage of half an hour.
             if not self._has_successfully_synced or not is_unanswered(error):
                 raise
-            self._logger.warning("The heartbeat of this worker is late: %s", why_failed(error))
+            self._logger.warning("Cannot send the heartbeat of this worker: %s", why_failed(error))
 
     def _stop(self) -> None:
         """Start no run from now on."""
@@ -290,7 +290,7 @@ class GpuWorker(_Mixin):
             except Exception:
                 # What Prefect's API answers here would end the worker.
                 self._logger.exception(
-                    "Flow run %s is not started this time",
+                    "Flow run %s is not started in this cycle",
                     flow_run.id,
                     extra={"flow_run_id": str(flow_run.id)},
                 )
@@ -349,7 +349,9 @@ class GpuWorker(_Mixin):
         except Exception as error:
             why = platform_failure(error)
             if why is not None:
-                self.get_flow_run_logger(flow_run).warning("It is not started this time: %s", why)
+                self.get_flow_run_logger(flow_run).warning(
+                    "It is not started in this cycle: %s", why
+                )
                 self._end_unstarted(scheduler, flow_run, StartFailureKind.EXCUSED, why)
                 return
             message = self._secrets.hidden(
@@ -388,7 +390,9 @@ class GpuWorker(_Mixin):
         try:
             await scheduler.refresh_pool()
         except Exception as error:
-            self._logger.debug("The pool is read later: %s", error, exc_info=True)
+            self._logger.debug(
+                "Cannot read the pool; the next poll retries: %s", error, exc_info=True
+            )
 
     async def _publish_news(self, scheduler: GpuScheduler) -> None:
         """Publish the newest plan, and then that of the cycles which have ended meanwhile."""
@@ -398,7 +402,9 @@ class GpuWorker(_Mixin):
                 try:
                     await scheduler.publish()
                 except Exception:
-                    self._logger.exception("Why runs wait is published later")
+                    self._logger.exception(
+                        "Cannot publish the reasons of waiting runs; the next cycle retries"
+                    )
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
         if self._is_stopping:
@@ -447,7 +453,7 @@ class GpuWorker(_Mixin):
         try:
             return await scheduler.launch(flow_run, configuration)
         except NotStarted as error:
-            self.get_flow_run_logger(flow_run).warning("It is not started this time: %s", error)
+            self.get_flow_run_logger(flow_run).warning("It is not started in this cycle: %s", error)
         except Postponed as error:
             self._end_unstarted(scheduler, flow_run, StartFailureKind.POSTPONED, str(error))
         except (Refused, InvalidInput) as error:

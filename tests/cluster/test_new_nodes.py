@@ -34,7 +34,7 @@ def test_a_run_waits_for_a_node_and_holds_gpus_of_it_when_it_comes(cluster, new_
     assert state["message"].startswith("Attempt 1 waits for a new node (l4s) with 2 × l4")
 
     with cluster.simulated_nodes(1, *L4):
-        wait_for(says("Its node came"), "it is on the node", timeout_s=180)
+        wait_for(says("Its node joined the cluster"), "it is on the node", timeout_s=180)
         (there,) = pool.attempts(run)
         assert (there.node, there.gpu_ids, there.zone) == ("late-0", ("0", "1"), "us-east-1a")
         assert there.released_at is None

@@ -109,7 +109,7 @@ def test_outages_and_standby_restart_no_worker(pool, probe, server):
     pool.environment["PREFECT_WORKER_WEBSERVER_PORT"] = str(second.port)
     pool.start_worker(options=["--with-healthcheck"])
     second.says(200, 200, "standby")
-    assert second()[1]["reason"] == "another one acts for this pool"
+    assert second()[1]["reason"] == "another worker on this machine acts for this pool"
     labels = f'capacity_type="on-demand",gpu_type="a100-80gb",pool="{pool.name}"'
     free, cycles = f'prefect_gpu_gpus{{{labels},state="free"}}', "prefect_gpu_cycles_total"
     assert probe.metrics()[free] == 8

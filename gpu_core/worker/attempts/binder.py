@@ -73,7 +73,9 @@ class Binder:
         binding = self._infrastructure.binding(running, unsettled, policy)
         if binding is None:
             return False
-        how = "Its node came" if running.awaited_kinds else "The cluster has placed it"
+        how = (
+            "Its node joined the cluster" if running.awaited_kinds else "The cluster has placed it"
+        )
         await self._move(running, binding, policy)
         where = describe_placement(running, "started")
         run_log(running, Reason.STARTING).info("%s: it %s", how, where)

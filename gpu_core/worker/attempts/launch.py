@@ -82,7 +82,7 @@ class Launching:
             # What was started continues; the next cycle that reaches the ledger writes it down.
             running.has_unwritten_start = True
             _log.warning(
-                "The start of %r is recorded in the ledger later: %s",
+                "Cannot record the start of run %r in the ledger yet: %s",
                 running.record.name,
                 error,
                 extra=run_fields(running),

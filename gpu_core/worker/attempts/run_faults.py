@@ -97,7 +97,7 @@ class RunFaults:
         # A line that Prefect does not take costs other runs theirs.
         if is_flow_run_id(flow_run_id):
             log = log_of_run(flow_run_id, name, reason=Reason.INTERNAL_ERROR)
-            log.error("Skipped, next try in %d s: %s", held_s, what)
+            log.error("Skipped, retrying in %d s: %s", held_s, what)
 
     def of_run(
         self, running: AttemptState, doing: str, now: datetime | None = None
@@ -140,7 +140,7 @@ class RunFaults:
         return Hold(
             reason=Reason.INTERNAL_ERROR,
             summary=f"Held: {fault.what}.",
-            resolution=f"It is tried again in {format_duration(fault.held_s)} at the latest. "
+            resolution=f"The scheduler tries it again within {format_duration(fault.held_s)}. "
             "Correct its job variables, or show this error to the platform team.",
         )
 

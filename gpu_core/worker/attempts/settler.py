@@ -177,19 +177,29 @@ class Settler:
         name, fields = running.record.name, run_fields(running)
         if isinstance(error, NotStarted):
             # The lease may be lost: the worker that acts settles it, and no run is at fault.
-            _log.debug("The end of %r is not settled by this worker: %s", name, error, extra=fields)
+            _log.debug(
+                "This worker does not settle the end of run %r: %s", name, error, extra=fields
+            )
             return retries.after_outage()
         if is_outage(error) or self._outages.is_api_away:
             pause_s = retries.after_outage()
             _log.warning(
-                "The end of %r is settled in %.0f s: %s", name, pause_s, error, extra=fields
+                "The end of run %r is not settled; retrying in %.0f s: %s",
+                name,
+                pause_s,
+                error,
+                extra=fields,
             )
             return pause_s
         is_first = retries.fault is None
         text = self._hidden(f"{type(error).__name__}: {error}")
         pause_s = retries.after_fault(text)
         _log.error(
-            "The end of %r is settled in %.0f s: %s", name, pause_s, retries.fault, extra=fields
+            "The end of run %r is not settled; retrying in %.0f s: %s",
+            name,
+            pause_s,
+            retries.fault,
+            extra=fields,
         )
         if is_first and is_flow_run_id(running.flow_run_id):
             what = (
@@ -223,7 +233,7 @@ class Settler:
         with suppress(UnknownAttempt):
             await self._closer.close_unmeasured(running, ending)
         fields = run_fields(running, EndReason.CRASHED)
-        _log.error("The attempt of %r is closed: %s", running.record.name, message, extra=fields)
+        _log.error("Closed the attempt of run %r: %s", running.record.name, message, extra=fields)
         with suppress(Exception):  # where Prefect refuses it, its page has the line before
             run = await self._runs.of(running.flow_run_id)
             if run is not None and (run.state is None or not run.state.is_final()):
@@ -240,7 +250,7 @@ class Settler:
         if running.phase.holds_gpus:
             await self._note_gone(running)
             running.move_to(AttemptPhase.RELEASED, running.gone_at or datetime.now(UTC))
-            _log.debug("The GPUs of %r are free", running.record.name)
+            _log.debug("Run %r has released its GPUs", running.record.name)
             self._wake()
         if not running.is_claimed:
             await in_thread(self._ledger.withdraw_attempt, running.attempt.attempt_id)
@@ -274,7 +284,7 @@ class Settler:
                 raise  # nothing is admitted either
             # What concerns this run alone keeps no GPUs from others.
             name, fields = running.record.name, run_fields(running)
-            _log.warning("The end of %r is not recorded yet: %s", name, error, extra=fields)
+            _log.warning("Cannot record the end of run %r yet: %s", name, error, extra=fields)
             return
         # The exit is seen anew when it is judged: more of its output may be known by then.
         running.attempt = replace(running.attempt, gone_at=gone_at)
@@ -409,7 +419,7 @@ class Settler:
                     await self._publisher.attempts(flow_run_id, attempts)
         except Exception:
             _log.warning(
-                "The end of %r is not reported in full",
+                "Cannot report the end of run %r in full",
                 running.record.name,
                 exc_info=True,
                 extra=run_fields(running),

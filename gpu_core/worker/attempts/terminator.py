@@ -178,7 +178,9 @@ class Terminator:
         if run is not None and run.state_type not in _CANCELLED:
             if _lingers(run, now):
                 fields = run_fields(running)
-                _log.warning("The process of %r is ended: its run is over", run.name, extra=fields)
+                _log.warning(
+                    "Ending the process of %r, because its run is over", run.name, extra=fields
+                )
                 await self._infrastructure.terminate(running)
             return
         if running.drain_reason is EndReason.CANCELLED:
@@ -188,7 +190,7 @@ class Terminator:
             running,
             EndReason.CANCELLED,
             grace_s=_CANCEL_GRACE_S,
-            message=f"A person {done} the run.",
+            message=f"A user {done} the run.",
             now=now,
         )
 
@@ -277,7 +279,9 @@ class Terminator:
         except Exception:
             # An error here must not end the worker, nor leave the GPUs held.
             name = running.record.name
-            _log.exception("Run %r is killed instead of ended", name, extra=run_fields(running))
+            _log.exception(
+                "Killing run %r, because it did not end", name, extra=run_fields(running)
+            )
             with suppress(Exception):
                 await self._infrastructure.kill(running)
             self._wake()

@@ -49,15 +49,15 @@ class CycleFailures:
 
     def _note_failed(self, error: Exception, logger: AnyLogger) -> None:
         if not self._last.is_news(f"{type(error).__name__}: {error}"):
-            logger.debug("This cycle failed like the one before", exc_info=error)
+            logger.debug("This cycle failed with the same error as the last one", exc_info=error)
         elif is_pool_missing(error, self._pool):
             logger.error(
-                "Work pool %r is not there any more: nothing new starts until `%s` makes it again",
+                "Work pool %r does not exist any more, so no run starts. Create it again with `%s`",
                 self._pool,
                 setup_command(self._pool, self._worker_type),
             )
         else:
             logger.error(
-                "This cycle failed; the next one starts afresh, and is silent if it fails alike",
+                "This cycle failed; the next one retries, and logs the same error at debug level",
                 exc_info=error,
             )

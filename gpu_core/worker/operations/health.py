@@ -37,6 +37,14 @@ class WorkerState(StrEnum):
 
 
 _READY = (WorkerState.ACTING, WorkerState.STANDBY)
+_REMEDIES = {
+    WorkerState.STARTING: "Wait for the first scheduling cycle to end.",
+    WorkerState.STANDBY: "No action is needed: this worker takes over when the acting one ends.",
+    WorkerState.WAITING: "Correct what the reason names; the worker then continues by itself.",
+    WorkerState.FAILING: "Read the traceback in the worker's log; each cycle tries again.",
+    WorkerState.STUCK: "Restart the worker; its runs continue.",
+    WorkerState.STOPPING: "No action is needed: running runs continue without this worker.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +73,11 @@ class Health:
     since_s: float
     reason: str | None
     cycle_ended_at_s: float | None
+
+    @property
+    def remedy(self) -> str | None:
+        """What helps, as a sentence; None: the worker schedules."""
+        return _REMEDIES.get(self.state)
 
     @property
     def is_live(self) -> bool:
@@ -97,11 +110,13 @@ def judge(observed: ObservedWorker, *, stuck_after_s: float, now_s: float) -> He
     since_s = max(moment for moment in moments if moment is not None)
     if now_s - since_s > stuck_after_s:
         return _stuck(observed, since_s, "No scheduling cycle has ended", now_s)
-    return _health(observed, observed.state, observed.reason, observed.since_s)
+    is_starting = observed.state is WorkerState.STARTING
+    known = "No scheduling cycle has ended yet." if is_starting else observed.reason
+    return _health(observed, observed.state, known, observed.since_s)
 
 
 def _stuck(observed: ObservedWorker, since_s: float, what: str, now_s: float) -> Health:
-    reason = f"{what} for {now_s - since_s:.0f} s; restart the worker, its runs continue."
+    reason = f"{what} for {now_s - since_s:.0f} s."
     return _health(observed, WorkerState.STUCK, reason, since_s)
 
 
@@ -168,7 +183,8 @@ class HealthMonitor:
         """The health of the worker at this moment."""
         observed = self._observed
         if self._stopping_since_s is not None:
-            return _health(observed, WorkerState.STOPPING, None, self._stopping_since_s)
+            reason = "The worker was asked to stop and starts no runs."
+            return _health(observed, WorkerState.STOPPING, reason, self._stopping_since_s)
         return judge(observed, stuck_after_s=self._stuck_after_s, now_s=self._now_s())
 
     def document(self, health: Health, now: datetime) -> dict[str, object]:
@@ -184,4 +200,5 @@ class HealthMonitor:
             "since": moment(health.since_s),
             "last_cycle_at": None if ended_at_s is None else moment(ended_at_s),
             "reason": health.reason,
+            "remedy": health.remedy,
         }

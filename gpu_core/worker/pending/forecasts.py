@@ -121,6 +121,6 @@ def _read(path: Path) -> dict[str, StartForecaster]:
         return {}
     except (OSError, ValueError, AttributeError, InvalidInput) as error:
         _log.warning(
-            "Forecasts of starts begin without a history: %s cannot be read: %s", path, error
+            "Forecasts start without a history, because %s cannot be read: %s", path, error
         )
         return {}

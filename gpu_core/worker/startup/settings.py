@@ -40,7 +40,7 @@ class GpuWorkerSettings(PrefectBaseSettings):
     )
     prices_path: Path | None = Field(
         default=None,
-        description="Your own price sheet in YAML, which counts before the catalog.",
+        description="Your own price sheet in YAML, which overrides the catalog.",
     )
     state_dir: Path | None = Field(
         default=None,

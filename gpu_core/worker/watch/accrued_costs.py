@@ -61,7 +61,9 @@ class AccruedCosts:
             self._failure.forget()
         except Exception as error:
             if self._failure.is_news(type(error)):
-                _log.warning("The cost of running runs is not in MLflow: %s", type(error).__name__)
+                _log.warning(
+                    "Cannot log the cost of running runs to MLflow: %s", type(error).__name__
+                )
         finally:
             self._is_logging = False
 

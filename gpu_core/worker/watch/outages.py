@@ -85,7 +85,7 @@ class OutageWatch:
                 try:
                     await self.poll()
                 except Exception:
-                    _log.warning("The platform is polled again in %.0f s", _POLL_S, exc_info=True)
+                    _log.warning("Polling the platform again in %.0f s", _POLL_S, exc_info=True)
                 await anyio.sleep(_POLL_S)
 
     async def wait_for_return(self) -> None:

@@ -32,7 +32,9 @@ class PriceSheetFile:
             found = load_sheet(self._path)
         except (GpuSchedulingError, OSError) as error:
             if self._failure.is_news(str(error)):
-                _log.error("The price sheet cannot be used; the last good one counts: %s", error)
+                _log.error(
+                    "The price sheet cannot be used; the last good one stays in force: %s", error
+                )
             return
         self._failure.forget()
         if found != self.catalog:

@@ -55,7 +55,7 @@ class SpooledWrites:
                 try:
                     self._is_taken(record)
                 except Exception:
-                    _log.warning("The ledger is unavailable: records wait in %s", self._path)
+                    _log.warning("The ledger is unavailable; records are kept in %s", self._path)
                 else:
                     return
             self._spool.append(record)
@@ -68,7 +68,7 @@ class SpooledWrites:
         """
         if self.is_behind:
             written = await in_thread(self._replay)
-            _log.info("The ledger is available again: wrote %d waiting records", written)
+            _log.info("The ledger is available again; wrote %d kept records", written)
 
     def _replay(self) -> int:
         """How many records were written? A file with lines that are no records is kept."""
@@ -107,9 +107,9 @@ class SpooledWrites:
         try:
             Spool(path).append(record)
         except SpoolFull:
-            _log.exception("A record is lost: the ledger refuses it, and %s is full", path)
+            _log.exception("Lost a record: the ledger rejected it, and %s is full", path)
         else:
-            _log.exception("The ledger refuses a record; %s keeps it", path)
+            _log.exception("The ledger rejected a record; it is kept in %s", path)
 
     def _apply(self, record: SpooledRecord) -> None:
         if record.decisions:

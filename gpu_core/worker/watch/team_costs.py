@@ -44,7 +44,7 @@ class TeamCosts:
         try:
             costs = await in_thread(self._read, now)
         except Exception as error:
-            _log.debug("The spending of teams is read later: %s", error)
+            _log.debug("Cannot read the spending of teams yet: %s", error)
             return
         self._metrics.note_team_costs(costs)
 

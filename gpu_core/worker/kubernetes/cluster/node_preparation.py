@@ -86,7 +86,7 @@ class NodePreparation:
             self._kept_out.pop(node.name, None)
             return node
         if node.name not in self._kept_out:
-            _log.warning("Node %s gets no work yet: %s", node.name, why)
+            _log.warning("Node %s takes no runs yet: %s", node.name, why)
         self._kept_out[node.name] = why
         return replace(node, unhealthy_gpu_ids=frozenset(node.gpu_ids))
 
@@ -111,7 +111,7 @@ class NodePreparation:
             self._trouble = None
         except KubernetesError as error:
             if str(error) != self._trouble:
-                _log.warning("Nodes are not made ready: %s", error)
+                _log.warning("Cannot prepare nodes: %s", error)
             self._trouble = str(error)
 
     async def _read(self, policy: KubernetesPolicy) -> set[str]:
@@ -138,7 +138,7 @@ class NodePreparation:
         is_passed = found.phase is Phase.SUCCEEDED
         if pod["metadata"]["labels"][TASK_LABEL] == "prepull":
             if found.needs_person:
-                _log.warning("Images are not pulled to node %s: %s", name, found.message)
+                _log.warning("Cannot pull images to node %s: %s", name, found.message)
             values = {PREPULL_ANNOTATION: annotations.get(PREPULL_ANNOTATION, "")}
         else:
             detail = None if is_passed else found.message

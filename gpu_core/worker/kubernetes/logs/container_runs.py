@@ -145,7 +145,9 @@ class ContainerRuns:
                 if not running.phase.has_ended:
                     await self._report_running(running)
         except Exception as error:
-            _log.debug("The state Running of %r is reported later: %s", running.record.name, error)
+            _log.debug(
+                "Cannot report the state Running of run %r yet: %s", running.record.name, error
+            )
         finally:
             self._being_reported.discard(attempt_id)
 

@@ -52,10 +52,10 @@ class WrittenOutput:
                 except Exception as error:
                     if not is_unanswered(error):
                         _log.warning(
-                            "The output of pod %s is repeated from its start: %s", pod, error
+                            "Repeating the output of pod %s from its start: %s", pod, error
                         )
                         return ()
-                    _log.debug("The output of pod %s is followed later: %s", pod, error)
+                    _log.debug("Cannot follow the output of pod %s yet: %s", pod, error)
                 await anyio.sleep(_RETRY_S)
 
     async def _send_what_is_queued(self) -> None:

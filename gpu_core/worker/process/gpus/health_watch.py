@@ -152,7 +152,7 @@ class HealthWatch:
             self._held.hold(gpu_id, finding)
         except OSError as error:
             if gpu_id not in self._unwritten:
-                _log.error("%s cannot be held yet: %s", gpu_id, error)
+                _log.error("Cannot hold %s yet: %s", gpu_id, error)
             self._unwritten.add(gpu_id)
             return
         self._unwritten.discard(gpu_id)

@@ -83,6 +83,6 @@ def _read(path: Path) -> HeldGpu | None:
             gpu_id=path.stem,
             verdict=HealthVerdict.DRAIN,
             reason=_UNREADABLE,
-            remedy="look at the GPU, and free it",
+            remedy="check the GPU and free it",
             found_at=None,
         )

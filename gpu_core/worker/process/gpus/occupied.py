@@ -114,7 +114,7 @@ class OccupiedGpus:
             names = ", ".join(map(_name, self._occupied[gpu_id]))
             _log.warning("%s is excluded while another process uses it: %s", gpu_id, names)
         for gpu_id in before.keys() - self._occupied.keys():
-            _log.info("%s is not used by others any more", gpu_id)
+            _log.info("%s is no longer used by another process", gpu_id)
 
 
 def _without_mps(pids: Sequence[int]) -> tuple[int, ...]:

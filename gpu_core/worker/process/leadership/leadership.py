@@ -33,7 +33,7 @@ class MachineLeadership:
             holder = self._devices.holder
             of_whom = "" if holder is None else f" of the user {holder}"
             return f"a worker of another pool{of_whom} uses the GPUs of this machine"
-        return "another one acts for this pool"
+        return "another worker on this machine acts for this pool"
 
     @property
     def is_standby(self) -> bool:

@@ -104,6 +104,19 @@ def test_how_a_worker_is_judged(observed, now_s, want_state, want_since_s):
     assert health.is_ready == (want_state in ("acting", "standby"))
 
 
+def test_every_state_but_acting_says_what_helps():
+    for state in WorkerState:
+        health = judge(replace(ACTING, state=state), stuck_after_s=LIMIT_S, now_s=1_001)
+        assert (health.remedy is None) == (state is WorkerState.ACTING)
+
+
+def test_a_worker_that_starts_or_stops_says_so():
+    monitor = HealthMonitor(5.0, Clock())
+    assert monitor.health().reason == "No scheduling cycle has ended yet."
+    monitor.note_stop()
+    assert monitor.health().reason == "The worker was asked to stop and starts no runs."
+
+
 class Clock:
     """A clock that its test sets."""
 
@@ -161,6 +174,7 @@ def test_moments_are_of_the_calendar():
         "since": "2026-03-01T11:58:30.000+00:00",
         "last_cycle_at": "2026-03-01T11:58:30.000+00:00",
         "reason": "another one acts",
+        "remedy": "No action is needed: this worker takes over when the acting one ends.",
     }
 
 
@@ -193,11 +207,9 @@ def test_prefects_server_answers_with_the_state_of_the_worker():
         assert answers() == [(200, "acting"), (200, "acting")]
         clock.now_s += 5.0 * STUCK_AFTER_INTERVALS + 1
         assert answers() == [(503, "stuck"), (503, "stuck")]
-        reason = client.get(LIVE_PATH).json()["reason"]
-        assert (
-            reason
-            == "The event loop has been blocked for 151 s; restart the worker, its runs continue."
-        )
+        answer = client.get(LIVE_PATH).json()
+        assert answer["reason"] == "The event loop has been blocked for 151 s."
+        assert answer["remedy"] == "Restart the worker; its runs continue."
         client.close()
 
 
