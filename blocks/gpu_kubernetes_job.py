@@ -136,7 +136,7 @@ class GpuKubernetesJob(JobBlock):  # type: ignore[type-arg]
     _documentation_url = HttpUrl("https://docs.prefect.io/v3/concepts/work-pools")
 
     command: str | list[str] = Field(
-        description="What the container runs; text is split into words as a shell does it.",
+        description="The command of the container; text is split into words as in a shell.",
         examples=["nvidia-smi"],
     )
     image: str | None = Field(

@@ -18,7 +18,7 @@ from tests.layout.retired_words import retired_words
 GOLDEN_WAITING: Mapping[Reason, tuple[str, str]] = {
     Reason.INTERNAL_ERROR: (
         "Held: it could not be planned: ValueError: a wrong value.",
-        "It is tried again in 5s at the latest. Correct its job variables, or show this error to the platform team.",
+        "The scheduler tries it again within 5s. Correct its job variables, or show this error to the platform team.",
     ),
     Reason.UNKNOWN_QUEUE: (
         "Held: the policy has no priority for the queue 'mediun'; did you mean 'medium'?",
@@ -33,12 +33,12 @@ GOLDEN_WAITING: Mapping[Reason, tuple[str, str]] = {
         "Submit it again within these limits, or change permissions.default in the policy.",
     ),
     Reason.QUEUE_FULL: (
-        "Refused: 1 run of this pool waits already, and the policy permits 1 (waiting.max_runs).",
-        "Submit it again when fewer wait.",
+        "Refused: 1 run of this pool already waits, and the policy permits 1 (waiting.max_runs).",
+        "Submit it again when fewer runs wait.",
     ),
     Reason.EXPIRED: (
         "Its scheduled start was 2m 00s ago; the policy lets runs wait for 1m 00s (waiting.expires_after).",
-        "Run it again if it is still wanted.",
+        "Submit it again if you still need it.",
     ),
     Reason.DEPLOYMENT_LIMIT: (
         "Held: 2 runs of its deployment hold its 2 concurrency slots.",
@@ -65,16 +65,16 @@ GOLDEN_WAITING: Mapping[Reason, tuple[str, str]] = {
         "Set gpu_count to 2 or less, or add a larger node.",
     ),
     Reason.EXCEEDS_QUOTA: (
-        "Needs 2 GPUs of any type: team 'a' may have 1 at most, with all that it can borrow.",
-        "Ask for fewer GPUs, or for more quota or a higher borrowing limit.",
+        "Needs 2 GPUs of any type: team 'a' may hold at most 1, including what it can borrow.",
+        "Request fewer GPUs, or raise the nominal quota or the borrowing limit.",
     ),
     Reason.HELD: (
-        "Held by a person, with the tag 'gpu:hold'.",
-        "Remove the tag in Prefect, or run `prefect-gpu release` for it.",
+        "Held by a user with the tag 'gpu:hold'.",
+        "Remove the tag in Prefect, or run `prefect-gpu release RUN`.",
     ),
     Reason.BUDGET_EXCEEDED: (
-        "BudgetExceeded: $3.60 of $3.00 (pool, per month: $0.00 spent, $0.00 committed, $3.60 for this run).",
-        "Ask for less, for a shorter run, or for a larger budget.",
+        "Over budget 'pool': $3.60 of $3.00 per month ($0.00 spent, $0.00 committed, $3.60 for this run).",
+        "Request fewer GPUs or a shorter run, or raise the budget.",
     ),
     Reason.WAITING_FOR_SPOT: (
         "Waiting for spot: unavailable for 0s of at most 1d 12h; slack 10h 00m; on-demand costs 2.40 times spot.",
@@ -94,35 +94,35 @@ GOLDEN_WAITING: Mapping[Reason, tuple[str, str]] = {
     ),
     Reason.WAITING_FOR_VICTIMS: (
         "Waiting for 1 GPU of any type: 'r' releases 1 GPU by 12:00:30 UTC.",
-        "It starts when those runs have saved their progress and ended.",
+        "It starts when that run has saved its progress and ended.",
     ),
     Reason.MIN_RUNTIME_PROTECTS: (
         "Waiting for 1 GPU of any type: 'r' may be preempted for it, but not within the minimum run time, until 13:46:39 UTC.",
-        "Then it preempts them, unless enough GPUs become free earlier.",
+        "It then preempts that run, unless enough GPUs become free earlier.",
     ),
     Reason.USER_LIMIT: (
-        "Needs 2 GPUs of any type: user 'u' may have 1 GPU more at once.",
-        "It never starts, as a user may have 1 at most. Ask for fewer GPUs, or for a higher max_gpus_per_user.",
+        "Needs 2 GPUs of any type: user 'u' may hold 1 more GPU.",
+        "It can never start, because a user may hold at most 1. Request fewer GPUs, or raise max_gpus_per_user.",
     ),
     Reason.WAITING_FOR_QUOTA: (
         "Waiting for quota: team 'a' holds 2 GPUs and may take 0 more now; this run needs 1.",
         "It starts when runs of its team end; others return none: ask for more quota, or for fewer GPUs.",
     ),
     Reason.CAPACITY_CLOSED: (
-        "Waiting for 1 GPU of any type: a maintenance window or advance reservation closes the free ones before it would end.",
-        "It starts after that, on other GPUs, or earlier if it states a shorter expected_duration.",
+        "Waiting for 1 GPU of any type: a maintenance window or advance reservation closes the free GPUs before this run ends.",
+        "It starts after that, on other GPUs, or earlier with a shorter expected_duration.",
     ),
     Reason.RESERVED_AHEAD: (
-        "Waiting for 1 GPU of any type: free ones are reserved for a run ahead, and this one has no known end.",
-        "It starts after that run, or earlier if it states a shorter expected_duration.",
+        "Waiting for 1 GPU of any type: the free GPUs are reserved for a run ahead, and this run has no known duration.",
+        "It starts after that run, or earlier with a shorter expected_duration.",
     ),
     Reason.WAITING_FOR_GPUS: (
         "Waiting for 1 GPU of any type: 0 of 2 are free, 'r' holds 2.",
-        "It starts when enough of them are free; it is the first run for them.",
+        "It starts when enough GPUs are free; no run ahead waits for them.",
     ),
     Reason.BEHIND_OTHERS: (
         "Waiting for 1 GPU of any type behind 'big'.",
-        "It starts after them, or on GPUs that none of them can use.",
+        "It starts after that run, or on GPUs that the run cannot use.",
     ),
     Reason.STARTING: ("Starting on 1 × a100-80gb of 'n1'.", "No action is needed."),
 }
@@ -141,7 +141,7 @@ GOLDEN_ENDS: Mapping[EndReason, str] = {
     EndReason.HUNG: "Failure 1 of 3: it hung: No progress for 6m 10s after step 145: rank 3 on n1 (GPU-d) spins; trying again.",
     EndReason.REFUSED: "It cannot be started. The image name is not valid.",
     EndReason.POSTPONED: "Postponed: A ResourceQuota of the namespace refuses it.",
-    EndReason.SUSPENDED: "Suspended; it waits to be resumed.",
+    EndReason.SUSPENDED: "Suspended until a user resumes it.",
 }
 
 

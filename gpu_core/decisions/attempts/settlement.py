@@ -124,7 +124,7 @@ def _settlement(facts: EndFacts, max_failures: int, max_interruptions: int | Non
         case EndReason.COMPLETED:
             return _completed(facts)
         case EndReason.SUSPENDED:
-            return _leave(EndReason.SUSPENDED, "Suspended; it waits to be resumed.")
+            return _leave(EndReason.SUSPENDED, "Suspended until a user resumes it.")
         case EndReason.CANCELLED:
             return _cancelled(facts)
         case EndReason.PREEMPTED:
@@ -305,7 +305,7 @@ def _excused(facts: EndFacts, reason: EndReason | None, max_failures: int) -> Se
     number = facts.excused_before + 1
     text = _trying_again(why, number)
     if number > MAX_EXCUSED:
-        text = f"{why}, {number} times in a row; it waits until a person corrects this, uncharged"
+        text = f"{why}, {number} times in a row; it waits uncharged until a user corrects this"
     return _excused_as(facts, EndReason.POSTPONED, text)
 
 

@@ -115,7 +115,7 @@ def _gpus_too_small(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     known = "is not known" if largest is None else f"is {largest} GiB at most"
     return NeverFits(
         summary=f"Needs GPUs with {shape.gpu_memory_gib} GiB: the memory of those here {known}.",
-        resolution="Ask for less gpu_memory_gib, or add a node with larger GPUs.",
+        resolution="Request less gpu_memory_gib, or add a node with larger GPUs.",
         numbers={"wanted_memory_gib": shape.gpu_memory_gib, "largest_memory_gib": largest},
     )
 
@@ -206,7 +206,7 @@ def _cpu_or_memory_too_small(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     return NeverFits(
         summary=f"Needs {shape.cpu_milli} milli-CPU and {shape.memory_mib} MiB on one node: no "
         f"such node has both; the largest have {most_cpu} milli-CPU and {most_memory} MiB.",
-        resolution="Ask for less cpu or memory, or add a larger node.",
+        resolution="Request less cpu or memory, or add a larger node.",
         numbers={
             "wanted_cpu_milli": shape.cpu_milli,
             "wanted_memory_mib": shape.memory_mib,

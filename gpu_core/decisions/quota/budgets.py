@@ -73,19 +73,19 @@ class BudgetCheck:
 
     @property
     def summary(self) -> str:
-        """One line with the numbers: `BudgetExceeded: $412.00 of $400.00 (…)`."""
+        """One line with the numbers: `Over budget 'vision': $412.00 of $400.00 per month (…)`."""
         budget = self.budget
-        name = f"{budget.name}, per {budget.period}"
         if self.is_unpriced:
-            return f"BudgetUnknown: these GPUs have no price, and {name}, is in USD"
+            return f"Budget {budget.name!r} is in USD, and these GPUs have no price"
         parts = f"{budget.text(self.spent)} spent, {budget.text(self.committed)} committed"
         this_run = budget.text(self.expected or 0)
         length = format_duration(budget.assumed_duration_s)
         why = f", as its length is unknown and taken as {length}" if self.is_assumed else ""
-        word = "BudgetWithin" if self.is_within else "BudgetExceeded"
+        word = "Within" if self.is_within else "Over"
         return (
-            f"{word}: {budget.text(self.total)} of {budget.text(budget.limit)} "
-            f"({name}: {parts}, {this_run} for this run{why})"
+            f"{word} budget {budget.name!r}: {budget.text(self.total)} of "
+            f"{budget.text(budget.limit)} per {budget.period} "
+            f"({parts}, {this_run} for this run{why})"
         )
 
 

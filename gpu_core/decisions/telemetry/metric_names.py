@@ -162,14 +162,14 @@ QUANTITIES = (
     Quantity(
         field="pcie_sent_bytes_per_s",
         metric="prefect_gpu_device_pcie_sent_bytes_per_second",
-        help="What the GPU sends over PCIe.",
+        help="The rate at which the GPU sends over PCIe.",
         dcgm=(ExporterMetric("DCGM_FI_PROF_PCIE_TX_BYTES"),),
         opentelemetry="hw.gpu.io",
     ),
     Quantity(
         field="pcie_received_bytes_per_s",
         metric="prefect_gpu_device_pcie_received_bytes_per_second",
-        help="What the GPU receives over PCIe.",
+        help="The rate at which the GPU receives over PCIe.",
         dcgm=(ExporterMetric("DCGM_FI_PROF_PCIE_RX_BYTES"),),
         opentelemetry="hw.gpu.io",
     ),

@@ -163,13 +163,13 @@ def worker_metrics(facts: WorkerFacts) -> list[MetricFamily]:
         ),
         _gauge(
             "prefect_gpu_withheld_hourly_cost_usd",
-            "What well GPUs cost in an hour that get no runs, as a pod may get an unhealthy one.",
+            "The hourly cost of healthy GPUs that get no runs, as a pod may get an unhealthy one.",
             ("pool",),
             {pool: facts.withheld_micro_usd / 1e6},
         ),
         _gauge(
             "prefect_gpu_hourly_cost_usd",
-            "What the running attempts cost in an hour, where they have a price.",
+            "The hourly cost of the running attempts that have a price.",
             ("pool", "team", "model", "workload_type"),
             _hourly(facts),
         ),
@@ -181,7 +181,7 @@ def worker_metrics(facts: WorkerFacts) -> list[MetricFamily]:
         ),
         _gauge(
             "prefect_gpu_idle_hourly_cost_usd",
-            "What runs that are idle cost in an hour, where they have a price.",
+            "The hourly cost of the idle runs that have a price.",
             ("pool", "team"),
             _idle_costs(facts),
         ),

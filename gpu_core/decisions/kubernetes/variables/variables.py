@@ -178,13 +178,13 @@ class PodRequest(BaseModel):
     ) = Field(
         default=None,
         title="Container command",
-        description="What the container runs instead of Prefect; in a gang of a flow, what the "
-        "nodes after the first run.",
+        description="The command that the container runs instead of Prefect; in a gang of a flow, "
+        "that of the nodes after the first.",
     )
     framework: Literal["none", "torchrun", "ray", "kubeflow", "spark"] = Field(
         default="none",
         title="Framework",
-        description="What starts the processes on the nodes, by default the run's own command.",
+        description="The launcher of the processes on the nodes, by default the run's own command.",
     )
     finished_job_ttl_s: (
         Annotated[int, Field(ge=LEAST_FINISHED_JOB_TTL_S, le=LONGEST_DURATION_S)] | None

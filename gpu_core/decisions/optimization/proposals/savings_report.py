@@ -135,4 +135,4 @@ def dry_run_text(proposal: Proposal, problem: str | None) -> str:
     changes = "; ".join(change_text(change) for change in proposal.changes)
     if problem is not None:
         return f"Dry run: nothing would be changed. {problem}"
-    return f"Dry run: {proposal.deployment} would get {changes} once a person has approved it."
+    return f"Dry run: {proposal.deployment} would get {changes} once a user has approved it."

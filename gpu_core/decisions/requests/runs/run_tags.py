@@ -17,6 +17,6 @@ def held_by_tag(tags: Collection[str]) -> Hold | None:
         return None
     return Hold(
         reason=Reason.HELD,
-        summary=f"Held by a person, with the tag {HOLD_TAG!r}.",
-        resolution="Remove the tag in Prefect, or run `prefect-gpu release` for it.",
+        summary=f"Held by a user with the tag {HOLD_TAG!r}.",
+        resolution="Remove the tag in Prefect, or run `prefect-gpu release RUN`.",
     )

@@ -109,8 +109,8 @@ def capacity_closed(workload: Workload, position: int) -> Explanation:
         workload_id=workload.workload_id,
         reason=Reason.CAPACITY_CLOSED,
         summary=f"Waiting for {wanted_text(workload)}: a maintenance window or advance "
-        "reservation closes the free ones before it would end.",
-        resolution="It starts after that, on other GPUs, or earlier if it states a shorter "
+        "reservation closes the free GPUs before this run ends.",
+        resolution="It starts after that, on other GPUs, or earlier with a shorter "
         "expected_duration.",
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus},
@@ -131,13 +131,13 @@ def with_unfinished_search(workload: Workload, explain: Explain, position: int) 
 def backfill_would_delay(workload: Workload, position: int) -> Explanation:
     """GPUs are free, but reserved for a workload ahead before it would end."""
     known = workload.run_time is not None or workload.expected_duration_s is not None
-    end = "ends after that run starts" if known else "has no known end"
+    end = "ends after that run starts" if known else "has no known duration"
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.RESERVED_AHEAD,
-        summary=f"Waiting for {wanted_text(workload)}: free ones are reserved for a run ahead, and "
-        f"this one {end}.",
-        resolution="It starts after that run, or earlier if it states a shorter expected_duration.",
+        summary=f"Waiting for {wanted_text(workload)}: the free GPUs are reserved for a run ahead, "
+        f"and this run {end}.",
+        resolution="It starts after that run, or earlier with a shorter expected_duration.",
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus},
     )
@@ -148,9 +148,9 @@ def spare_is_left(workload: Workload, position: int, spare: int) -> Explanation:
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.RESERVED_AHEAD,
-        summary=f"Waiting for {wanted_text(workload)}: of the free ones the policy leaves {spare} "
-        "to runs of the highest priority.",
-        resolution="It starts when more GPUs are free, or when preemption.spare_gpus is less.",
+        summary=f"Waiting for {wanted_text(workload)}: the policy keeps {spare} of the free GPUs "
+        "for runs of the highest priority.",
+        resolution="It starts when more GPUs are free, or with a lower preemption.spare_gpus.",
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus, "spare_gpus": spare},
     )
@@ -187,13 +187,21 @@ def waiting_for_victims(
         reason=Reason.WAITING_FOR_VICTIMS,
         summary=f"Waiting for {wanted_text(workload)}: {names_text(names)} "
         f"{'releases' if len(names) == 1 else 'release'} {count(coming, 'GPU')}{by}.",
-        resolution="It starts when those runs have saved their progress and ended."
+        resolution=f"It starts when {_those(names)} saved {_their(names)} progress and ended."
         if is_certain
-        else "It starts when those runs have ended, unless a run ahead needs the GPUs.",
+        else f"It starts when {_those(names)} ended, unless a run ahead needs the GPUs.",
         position=position,
         expected_start_at=latest if is_certain else None,
         numbers={"wanted_gpus": workload.shape.total_gpus, "coming_gpus": coming},
     )
+
+
+def _those(names: Sequence[str]) -> str:
+    return "that run has" if len(names) == 1 else "those runs have"
+
+
+def _their(names: Sequence[str]) -> str:
+    return "its" if len(names) == 1 else "their"
 
 
 def min_runtime_protects(
@@ -236,7 +244,8 @@ def min_runtime_protects(
         reason=Reason.MIN_RUNTIME_PROTECTS,
         summary=f"Waiting for {wanted_text(workload)}: {names_text(protected)} may be preempted "
         f"for it, but {why}.",
-        resolution="Then it preempts them, unless enough GPUs become free earlier.",
+        resolution=f"It then preempts {'that run' if len(protected) == 1 else 'them'}, unless "
+        "enough GPUs become free earlier.",
         position=position,
         expected_start_at=instant(starts_s),
         numbers={
@@ -272,7 +281,7 @@ def _what_frees(withheld: Sequence[Node], *, needs_repair: bool) -> str:
         if node.machine is not None
     ]
     if not needs_repair:
-        first = "It starts when enough of them are free; it is the first run for them."
+        first = "It starts when enough GPUs are free; no run ahead waits for them."
     elif withheld:
         first = "Too few can be used: it starts when what is held is freed, withdrawn or replaced."
     else:
@@ -353,7 +362,9 @@ def behind_others(
         workload_id=workload.workload_id,
         reason=Reason.BEHIND_OTHERS,
         summary=f"Waiting for {wanted_text(workload)} behind {names_text(ahead, ahead_count)}.",
-        resolution="It starts after them, or on GPUs that none of them can use.",
+        resolution="It starts after that run, or on GPUs that the run cannot use."
+        if ahead_count == 1
+        else "It starts after those runs, or on GPUs that they cannot use.",
         position=position,
         numbers={
             "wanted_gpus": workload.shape.total_gpus,

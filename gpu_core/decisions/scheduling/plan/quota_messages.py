@@ -14,9 +14,9 @@ def exceeds_quota(workload: Workload, numbers: Mapping[str, int], position: int 
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.EXCEEDS_QUOTA,
-        summary=f"Needs {wanted_gpus_text(workload)}: {_team(workload)} may have "
-        f"{numbers['most_gpus']} at most, with all that it can borrow.",
-        resolution="Ask for fewer GPUs, or for more quota or a higher borrowing limit.",
+        summary=f"Needs {wanted_gpus_text(workload)}: {_team(workload)} may hold at most "
+        f"{numbers['most_gpus']}, including what it can borrow.",
+        resolution="Request fewer GPUs, or raise the nominal quota or the borrowing limit.",
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus, **numbers},
     )
@@ -33,10 +33,10 @@ def user_limit(workload: Workload, left_gpus: int, most_gpus: int, position: int
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.USER_LIMIT,
-        summary=f"Needs {wanted_gpus_text(workload)}: {_user(workload)} may have "
-        f"{count(left_gpus, 'GPU')} more at once.",
-        resolution=f"It never starts, as a user may have {most_gpus} at most. Ask for fewer GPUs, "
-        "or for a higher max_gpus_per_user."
+        summary=f"Needs {wanted_gpus_text(workload)}: {_user(workload)} may hold "
+        f"{count(left_gpus, 'more GPU')}.",
+        resolution=f"It can never start, because a user may hold at most {most_gpus}. Request "
+        "fewer GPUs, or raise max_gpus_per_user."
         if is_hopeless
         else "It starts when other runs of this user have ended.",
         position=position,
@@ -51,7 +51,7 @@ def user_limit(workload: Workload, left_gpus: int, most_gpus: int, position: int
 def over_budget(workload: Workload, check: BudgetCheck, position: int) -> Explanation:
     """A budget refuses it."""
     remedy = (
-        "Ask for less, for a shorter run, or for a larger budget."
+        "Request fewer GPUs or a shorter run, or raise the budget."
         if check.is_permanent
         else "It starts in the next period, or when the budget is raised."
     )
@@ -89,7 +89,7 @@ def waiting_for_quota(
         is_owed: It would have enough if no other team borrowed.
     """
     if is_kept_for_others:
-        helps = "What is left is kept for a run ahead that needs more; it starts after that run."
+        helps = "The rest is kept for a run ahead that needs more; it starts after that run."
     elif is_owed:
         helps = "It starts when runs of its team end, or when other teams return borrowed GPUs."
     else:

@@ -80,7 +80,7 @@ def _stale(workload: Workload, policy: WaitingPolicy, now: datetime) -> Hold | N
         reason=Reason.EXPIRED,
         summary=f"Its scheduled start was {ago} ago; the policy "
         f"lets runs wait for {format_duration(longest_s)} (waiting.expires_after).",
-        resolution="Run it again if it is still wanted.",
+        resolution="Submit it again if you still need it.",
     )
 
 
@@ -90,9 +90,9 @@ def _over(workload: Workload, policy: WaitingPolicy, waiting: Counter[str]) -> H
         if waiting[bound.key] >= bound.limit:
             return Hold(
                 reason=Reason.QUEUE_FULL,
-                summary=f"Refused: {count(bound.limit, 'run')} of {bound.whose} {wait} already, "
+                summary=f"Refused: {count(bound.limit, 'run')} of {bound.whose} already {wait}, "
                 f"and the policy permits {bound.limit:,} (waiting.{bound.key.partition(' ')[0]}).",
-                resolution="Submit it again when fewer wait.",
+                resolution="Submit it again when fewer runs wait.",
             )
     return None
 

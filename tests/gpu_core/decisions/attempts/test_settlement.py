@@ -93,7 +93,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {},
             "Suspended",
             None,
-            "Suspended; it waits to be resumed.",
+            "Suspended until a user resumes it.",
             id="a flow that suspended itself",
         ),
         pytest.param(
@@ -204,7 +204,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
         pytest.param("CANCELLED", {}, "Cancelled", None, "Cancelled.", id="cancelled"),
         pytest.param("CANCELLING", {}, "Cancelled", "Cancelled", "Cancelled.", id="cancelling"),
         pytest.param(
-            "PAUSED", {}, "Suspended", None, "Suspended; it waits to be resumed.", id="suspended"
+            "PAUSED", {}, "Suspended", None, "Suspended until a user resumes it.", id="suspended"
         ),
         pytest.param(
             "PAUSED", CANCELLED, "Cancelled", "Cancelled", "Cancelled.", id="cancelled in a pause"
@@ -639,6 +639,6 @@ def test_what_never_began_is_charged_to_no_run_and_waits_for_a_person(changes):
     assert held.is_excused
     assert not held.is_charged_failure
     assert held.message == (
-        f"Postponed: {AWAY['excuse']}, {MAX_EXCUSED + 1} times in a row; it waits until a person "
-        "corrects this, uncharged."
+        f"Postponed: {AWAY['excuse']}, {MAX_EXCUSED + 1} times in a row; it waits uncharged "
+        "until a user corrects this."
     )

@@ -168,14 +168,14 @@ def test_a_gang_gets_all_or_nothing():
             make_workload(gpu_memory_gib=141),
             TWO_TYPES,
             "Needs GPUs with 141 GiB: the memory of those here is 80 GiB at most.",
-            "Ask for less gpu_memory_gib",
+            "Request less gpu_memory_gib",
             id="memory",
         ),
         pytest.param(
             make_workload(gpu_memory_gib=1),
             (make_node(gpu_memory_gib=None),),
             "Needs GPUs with 1 GiB: the memory of those here is not known.",
-            "Ask for less gpu_memory_gib",
+            "Request less gpu_memory_gib",
             id="unknown memory",
         ),
         pytest.param(

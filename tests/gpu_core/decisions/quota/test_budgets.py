@@ -63,7 +63,7 @@ def make_budgets(*policy, usd=0, gpu_hours=0):
             {"usd": 380},
             2,
             4,
-            "BudgetExceeded: $412.00 of $400.00 (vision-month, per month: "
+            "Over budget 'vision-month': $412.00 of $400.00 per month ("
             "$380.00 spent, $0.00 committed, $32.00 for this run)",
             id="over it",
         ),
@@ -75,7 +75,7 @@ def make_budgets(*policy, usd=0, gpu_hours=0):
             {"usd": 392},
             2,
             None,
-            "BudgetExceeded: $416.00 of $400.00 (vision-month, per month: $392.00 spent, $0.00 "
+            "Over budget 'vision-month': $416.00 of $400.00 per month ($392.00 spent, $0.00 "
             "committed, $24.00 for this run, as its length is unknown and taken as 3h 00m)",
             id="unknown run time, less than its assumed duration is left",
         ),
@@ -84,7 +84,7 @@ def make_budgets(*policy, usd=0, gpu_hours=0):
             {"usd": 400},
             2,
             None,
-            "BudgetExceeded: $408.00 of $400.00 (vision-month, per month: $400.00 spent, $0.00 "
+            "Over budget 'vision-month': $408.00 of $400.00 per month ($400.00 spent, $0.00 "
             "committed, $8.00 for this run, as its length is unknown and taken as 1h 00m)",
             id="unknown run time, nothing is left",
         ),
@@ -93,7 +93,7 @@ def make_budgets(*policy, usd=0, gpu_hours=0):
             {},
             None,
             1,
-            "BudgetUnknown: these GPUs have no price, and vision-month, per month, is in USD",
+            "Budget 'vision-month' is in USD, and these GPUs have no price",
             id="no price is no guess",
         ),
         pytest.param(
@@ -104,7 +104,7 @@ def make_budgets(*policy, usd=0, gpu_hours=0):
             {"gpu_hours": 97},
             None,
             1,
-            "BudgetExceeded: 101.0 GPU-hours of 100.0 GPU-hours (vision-month, per week: "
+            "Over budget 'vision-month': 101.0 GPU-hours of 100.0 GPU-hours per week ("
             "97.0 GPU-hours spent, 0.0 GPU-hours committed, 4.0 GPU-hours for this run)",
             id="the pool's GPU-hours",
         ),
@@ -113,7 +113,7 @@ def make_budgets(*policy, usd=0, gpu_hours=0):
             {"usd": 400},
             2,
             1,
-            "BudgetExceeded: $408.00 of $400.00 (vision-month, per month: "
+            "Over budget 'vision-month': $408.00 of $400.00 per month ("
             "$400.00 spent, $0.00 committed, $8.00 for this run)",
             id="the user's",
         ),
@@ -122,7 +122,7 @@ def make_budgets(*policy, usd=0, gpu_hours=0):
             {"usd": 400},
             2,
             1,
-            "BudgetExceeded: $408.00 of $400.00 (vision-month, per month: "
+            "Over budget 'vision-month': $408.00 of $400.00 per month ("
             "$400.00 spent, $0.00 committed, $8.00 for this run)",
             id="the project's",
         ),

@@ -122,7 +122,10 @@ def test_what_runs_of_lower_priority_may_use(gpus, want):
     assert [c.workload_id for c in plan.commands] == want
     for explanation in plan.explanations[len(want) : len(want) + 1]:
         assert explanation.reason is Reason.RESERVED_AHEAD
-        assert "the policy leaves 2 to runs of the highest priority" in explanation.summary
+        assert (
+            "the policy keeps 2 of the free GPUs for runs of the highest priority"
+            in explanation.summary
+        )
 
 
 def test_an_urgent_run_starts_on_the_spare_without_a_preemption():

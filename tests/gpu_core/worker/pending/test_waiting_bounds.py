@@ -48,8 +48,8 @@ def test_runs_over_the_bound_fail_with_the_number_and_the_others_wait(tmp_path):
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
         anyio.run(story, ledger)
     assert prefect.state(30) == (
-        "Failed: QueueFull: Refused: 3 runs of this pool wait already, and the policy permits 3 "
-        "(waiting.max_runs). Submit it again when fewer wait."
+        "Failed: QueueFull: Refused: 3 runs of this pool already wait, and the policy permits 3 "
+        "(waiting.max_runs). Submit it again when fewer runs wait."
     )
 
 

@@ -618,7 +618,7 @@ class TestExplanations:
             "(the GPU has fallen off the bus)), so are those of 2 more nodes, 'l' holds 2."
         )
         assert explanation.resolution == (
-            "It starts when enough of them are free; it is the first run for them. n1: restart the "
+            "It starts when enough GPUs are free; no run ahead waits for them. n1: restart the "
             "machine, then `kubectl annotate node n1 prefect-gpu.dev/held-gpus-`. n2: restart the "
             "machine, then `kubectl annotate node n2 prefect-gpu.dev/held-gpus-`."
         )

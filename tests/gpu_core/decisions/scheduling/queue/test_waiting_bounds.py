@@ -95,12 +95,12 @@ def test_the_message_has_the_number_and_the_remedy():
     (stale,) = refused_runs(runs, policy_of(expires_after="2h"), NOW)
     assert stale.message == (
         "Expired: Its scheduled start was 2h 01m ago; the policy lets runs wait for 2h 00m "
-        "(waiting.expires_after). Run it again if it is still wanted."
+        "(waiting.expires_after). Submit it again if you still need it."
     )
     (over,) = refused_runs(runs, policy_of(max_runs_per_team=1), NOW)
     assert over.message == (
-        "QueueFull: Refused: 1 run of team vision waits already, and the policy permits 1 "
-        "(waiting.max_runs_per_team). Submit it again when fewer wait."
+        "QueueFull: Refused: 1 run of team vision already waits, and the policy permits 1 "
+        "(waiting.max_runs_per_team). Submit it again when fewer runs wait."
     )
 
 
