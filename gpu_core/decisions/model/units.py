@@ -159,7 +159,8 @@ def micro_usd(usd: float | int | str, field: str) -> int:
     """Dollars as whole micro-dollars.
 
     Raises:
-        InvalidInput: Not a finite number of zero or more dollars, or over `MOST_USD`.
+        InvalidInput: Not a finite number of zero or more dollars, over `MOST_USD`, or so little
+            that it would be rounded to nothing.
     """
     allowed = f"0 to {MOST_USD:,}"
     if isinstance(usd, int | float) and usd > MOST_USD:
@@ -172,7 +173,12 @@ def micro_usd(usd: float | int | str, field: str) -> int:
         raise InvalidInput(field, "is not an amount in USD", got=usd, allowed=allowed)
     if amount > MOST_USD:
         raise InvalidInput(field, "is too large an amount in USD", got=usd, allowed=allowed)
-    return round(amount * MICRO_USD_PER_USD)
+    whole = round(amount * MICRO_USD_PER_USD)
+    if amount and not whole:
+        raise InvalidInput(
+            field, "is less than a micro-dollar", got=usd, allowed=f"0, or 0.000001 to {MOST_USD:,}"
+        )
+    return whole
 
 
 def require_aware(moment: datetime, field: str) -> datetime:

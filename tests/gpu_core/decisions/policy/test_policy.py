@@ -164,6 +164,12 @@ def test_priority_of_queue(queue, want_points):
             id="a negative price",
         ),
         pytest.param(
+            {"version": 1, "rates": {"spot": {"gpu": {"t4": 4e-7}}}},
+            "policy: rates.spot.gpu.t4 is less than a micro-dollar (got 4e-07); allowed: 0, or "
+            "0.000001 to 1,000,000,000",
+            id="a rate that would be rounded to nothing",
+        ),
+        pytest.param(
             {"version": 1, "prices": {"t4": {"spot": "1.5"}}},
             "policy: prices.t4.spot is not a price (got '1.5'); allowed: USD per GPU-hour",
             id="a price in quotes",
