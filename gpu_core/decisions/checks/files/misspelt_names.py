@@ -72,6 +72,13 @@ def doubt_of_gpu_type(name: str, priced: Collection[str]) -> str | None:
     return f"{name!r} {prices}is not in the catalog; did you mean {alternatives(meant)}?"
 
 
+def doubt_of_team(name: str, policy: Policy) -> str | None:
+    """The doubt that this is a team, for people; None: the policy has it, or none like it."""
+    known = dict.fromkeys(team for _, teams in _team_sections(policy) for team in teams)
+    meant = None if name in known else _misspelt(name, known)
+    return None if meant is None else f"{name!r} is not in the policy; did you mean {meant!r}?"
+
+
 def _gpu_types(policy: Policy) -> Iterator[_Doubt]:
     for path, name in _named_gpu_types(policy):
         if path.startswith("prices."):
@@ -127,12 +134,9 @@ def _gpu_type_meant(name: str, priced: Collection[str]) -> tuple[str, ...]:
 
 def _teams(policy: Policy) -> Iterator[_Doubt]:
     """Names in one section that are close to, and not among, those of the section before it."""
-    sections = [
-        ("quotas.teams", () if policy.quotas is None else policy.quotas.teams),
-        ("permissions.teams", policy.permissions.teams),
-        ("fair_share.weights", policy.fair_share.weights),
+    named = [
+        (path, f"{path}.{name}", name) for path, names in _team_sections(policy) for name in names
     ]
-    named = [(path, f"{path}.{name}", name) for path, names in sections for name in names]
     named += [
         ("budgets", f"budgets.{index}.of", budget.of)
         for index, budget in enumerate(policy.budgets)
@@ -150,6 +154,15 @@ def _teams(policy: Policy) -> Iterator[_Doubt]:
                 "did you mean that?",
             )
         known.setdefault(name, section)
+
+
+def _team_sections(policy: Policy) -> list[tuple[str, Collection[str]]]:
+    """The sections of the policy that are by team, with the names there."""
+    return [
+        ("quotas.teams", () if policy.quotas is None else policy.quotas.teams),
+        ("permissions.teams", policy.permissions.teams),
+        ("fair_share.weights", policy.fair_share.weights),
+    ]
 
 
 def _queues(policy: Policy) -> Iterator[_Doubt]:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -296,3 +297,41 @@ def test_manifests_need_no_prefect() -> None:
         text=True,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("team", "want"),
+    [
+        pytest.param("Research", "did you mean 'research'?", id="a capital"),
+        pytest.param("reserch", "did you mean 'research'?", id="a letter is missing"),
+        pytest.param("research", None, id="as the policy has it"),
+        pytest.param("speech", None, id="one that the policy does not have"),
+    ],
+)
+def test_a_team_of_a_deployment_that_is_close_to_one_of_the_policy_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], team: str, want: str | None
+) -> None:
+    policy, path = tmp_path / "policy.yaml", tmp_path / "prefect.yaml"
+    policy.write_text("version: 1\nquotas: {teams: {research: {nominal_quota: {any: 8}}}}\n")
+    path.write_text(PROJECT.replace("job_variables: {", f"job_variables: {{team: {team}, "))
+    assert main(["check", str(path), str(policy)]) == 0
+    said = capsys.readouterr().out
+    if want is None:
+        assert "misspelt-team" not in said
+    else:
+        assert f"job_variables.team: {team!r} is not in the policy; {want}" in said
+
+
+def test_the_mistakes_of_deployments_are_in_the_order_of_their_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "prefect.yaml"
+    variables = "gpu_type: t44\n  gpu_count: two\n  team: 5\n  deadline: tomorrow"
+    path.write_text(
+        "deployments:\n- name: train\n  entrypoint: gpu_core.flows.train_digits.train_digits\n"
+        "  work_pool:\n    name: gpu\n    job_variables:\n"
+        + "".join(f"      {line.strip()}\n" for line in variables.splitlines())
+    )
+    assert main(["check", str(path)]) == 1
+    lines = re.findall(r"at line (\d+):", capsys.readouterr().out)
+    assert lines == ["7", "8", "9", "10"]
