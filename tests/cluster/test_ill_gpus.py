@@ -15,6 +15,7 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.telemetry.health import HOT_FOR
 from tests.cluster.pools import FLOWS, POLICY
 from tests.support.cluster import GPU, KUBECONFIG_VARIABLE
+from tests.support.prefect_stack import ENGINE
 from tests.support.prometheus import run_prometheus
 from tests.support.tools import do_without
 from tests.support.waiting import wait_for
@@ -103,7 +104,7 @@ def test_xid_79_and_90_degrees_each_move_a_training_to_another_gpu(
 
 def trainings_move(cluster, namespace, node, exporter, prometheus, pool):
     """The story itself."""
-    deployment = pool.deploy(f"{FLOWS}:count_until_released", gpu_count=1)
+    deployment = pool.deploy(f"{FLOWS}:count_until_released", gpu_count=1, **ENGINE)
     folder = pool.folder / "shared"
     folders, runs = {name: folder / name for name in REASONS}, {}
     for name, each in folders.items():
@@ -111,7 +112,7 @@ def trainings_move(cluster, namespace, node, exporter, prometheus, pool):
         runs[name] = pool.submit(deployment, name, {"folder": str(each)})
     release = folder / "release"
     neighbour = pool.submit(
-        *(deployment, "neighbour"),
+        *(pool.deploy(f"{FLOWS}:do_nothing"), "neighbour"),
         container_command=f"/bin/sh -c 'until [ -e {release} ]; do sleep 0.5; done'",
     )
     pool.start_worker()

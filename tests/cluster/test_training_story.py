@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
+from tests.support.prefect_stack import ENGINE
 from tests.support.waiting import wait_for
 
 TRAINING = "flows/train_digits.py:train_digits"
@@ -59,7 +60,9 @@ def test_a_preempted_training_learns_the_same_and_its_cost_stands_beside_its_acc
     pool = new_pool()
     pool.environment["PREFECT_INTEGRATIONS_GPU_MLFLOW_TRACKING_URI"] = tracking_uri
     pool.start_worker()
-    victim = pool.submit(pool.deploy(TRAINING, queue="low"), "digits", PARAMETERS, gpu_count=8)
+    victim = pool.submit(
+        pool.deploy(TRAINING, queue="low", **ENGINE), "digits", PARAMETERS, gpu_count=8
+    )
     wait_for(
         lambda: pool.run(victim)["labels"].get("prefect-gpu.checkpoint.checkpoint"),
         "it has told of a checkpoint",

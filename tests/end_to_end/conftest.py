@@ -12,10 +12,6 @@ import pytest
 from tests.support.prefect_stack import Pool, PrefectServer
 
 FLOWS = "tests/end_to_end/flows.py"
-# The job variable of flows where a story is not about how they are started. The default,
-# `prefect flow-run execute`, imports Prefect three times: in what waits for the flow, in what
-# fetches its code, and in what runs it.
-ENGINE = {"command": "python -m prefect.engine"}
 TINY_COMMAND = f"{sys.executable} -I -S {Path(__file__).with_name('tiny_run.py')}"
 
 POLICY = """

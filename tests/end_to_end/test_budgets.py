@@ -12,7 +12,8 @@ from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from gpu_core.decisions.model.attempts import EndReason
-from tests.end_to_end.conftest import ENGINE, FLOWS
+from tests.end_to_end.conftest import FLOWS
+from tests.support.prefect_stack import ENGINE
 from tests.support.waiting import wait_for
 
 DOLLAR_A_SECOND = """

@@ -20,11 +20,11 @@ import pytest
 
 from tests.end_to_end import chaos_body
 from tests.end_to_end.chaos import LASTS_S, Kind, PoolChaos, small_disk
-from tests.end_to_end.conftest import ENGINE, FLOWS, POLICY
+from tests.end_to_end.conftest import FLOWS, POLICY
 from tests.support.chaos_judge import TERMINAL, ChaosRun, Fate, histories, violations
 from tests.support.faults import agenda
 from tests.support.postgresql import new_database, stoppable_postgresql
-from tests.support.prefect_stack import Pool, new_server
+from tests.support.prefect_stack import ENGINE, Pool, new_server
 from tests.support.waiting import wait_for
 
 Answer = TypeVar("Answer")

@@ -7,8 +7,8 @@ import boto3
 import pytest
 
 from gpu_core.decisions.model.attempts import EndReason
-from tests.end_to_end.conftest import ENGINE, FLOWS, closed, processes_of
-from tests.support.prefect_stack import Pool
+from tests.end_to_end.conftest import FLOWS, closed, processes_of
+from tests.support.prefect_stack import ENGINE, Pool
 from tests.support.s3_server import S3Server
 from tests.support.waiting import wait_for
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.conftest import ENGINE, FLOWS, closed
+from tests.end_to_end.conftest import FLOWS, closed
 from tests.support.bundle_storage import storage_configuration
-from tests.support.prefect_stack import Pool
+from tests.support.prefect_stack import ENGINE, Pool
 from tests.support.submitting import start, submitted
 from tests.support.waiting import wait_for
 

@@ -3,8 +3,9 @@
 import pytest
 
 from gpu_core.decisions.model.attempts import EndReason
-from tests.end_to_end.conftest import ENGINE, FLOWS
+from tests.end_to_end.conftest import FLOWS
 from tests.support.nvml_driver import build_driver, gpu_lines
+from tests.support.prefect_stack import ENGINE
 from tests.support.waiting import wait_for
 
 POLICY = """

@@ -2,7 +2,8 @@
 
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.requests.out_of_memory.shortage import MemoryShortage, memory_shortage
-from tests.end_to_end.conftest import ENGINE, FLOWS, POLICY, closed
+from tests.end_to_end.conftest import FLOWS, POLICY, closed
+from tests.support.prefect_stack import ENGINE
 from tests.support.waiting import wait_for
 
 SHRINK = f"{POLICY}memory: {{action: shrink, remember: true}}\n"

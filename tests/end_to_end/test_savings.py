@@ -18,9 +18,9 @@ from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.optimization.proposals.proposal import ProposalKind
 from gpu_core.decisions.optimization.proposals.records import ProposalRecord, ProposalState
 from gpu_core.decisions.optimization.proposals.verification import SavingVerdict
-from tests.end_to_end.conftest import ENGINE, FLOWS, closed
+from tests.end_to_end.conftest import FLOWS, closed
 from tests.support.browser import Page, browser
-from tests.support.prefect_stack import Pool
+from tests.support.prefect_stack import ENGINE, Pool
 from tests.support.waiting import wait_for
 
 DAY = FIRST_DAY + timedelta(days=LEARNING_DAYS)

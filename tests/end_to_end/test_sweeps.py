@@ -11,8 +11,8 @@ from pydantic import SecretStr
 
 from blocks.usage_ledger import UsageLedger
 from gpu_core.decisions.model.attempts import EndReason
-from tests.end_to_end.conftest import ENGINE, FLOWS, POLICY
-from tests.support.prefect_stack import Pool
+from tests.end_to_end.conftest import FLOWS, POLICY
+from tests.support.prefect_stack import ENGINE, Pool
 from tests.support.waiting import wait_for
 
 CHEAP = POLICY.replace("on-demand: 3.6", "on-demand: 0.36")

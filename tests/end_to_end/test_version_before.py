@@ -19,8 +19,8 @@ from blocks.checkpoint_store import CheckpointStore
 from blocks.mlflow_tracking import MLflowTracking
 from blocks.usage_ledger import UsageLedger
 from gpu_core.decisions.model.attempts import EndReason
-from tests.end_to_end.conftest import ENGINE, FLOWS, closed
-from tests.support.prefect_stack import Pool, PrefectServer
+from tests.end_to_end.conftest import FLOWS, closed
+from tests.support.prefect_stack import ENGINE, Pool, PrefectServer
 from tests.support.waiting import wait_for
 
 RECORDED = Path(__file__).with_name("version_before")

@@ -158,6 +158,11 @@ def new_server(
 # What takes a quiet machine a minute may take ten where other work uses all cores.
 
 
+# The job variable of flows where a story is not about how they are started. The default,
+# `prefect flow-run execute`, imports Prefect three times: in what waits for the flow, in what
+# fetches its code, and in what runs it.
+ENGINE = {"command": "python -m prefect.engine"}
+
 _LOG_LINES = 80
 
 # A fork has what the process that it comes from read of them.
