@@ -109,6 +109,19 @@ def test_of_equals_the_one_that_has_run_longest_is_preempted():
 
 
 @pytest.mark.parametrize(
+    ("cost_s", "want"),
+    [
+        pytest.param(1_799, ["long"], id="one restart more or less does not count"),
+        pytest.param(1_800, ["short"], id="half an hour does"),
+    ],
+)
+def test_of_equals_the_longest_is_spared_that_preemptions_have_cost_half_an_hour_more(cost_s, want):
+    """Both have repaid their preemptions."""
+    long, short = {"admitted_at": ago(7_200)}, {"admitted_at": ago(60)}
+    assert victims_of(("long", cost_s, long), ("short", None, short)) == want
+
+
+@pytest.mark.parametrize(
     ("worked_s", "want"),
     [
         pytest.param(899, ["other"], id="it has worked less than its preemptions have cost"),
