@@ -195,6 +195,17 @@ class TestOrder:
         result = plan([make_node(gpus=4)], pending=pending, policy=policy)
         assert sorted(admitted(result)) == ["a0", "a1", "b0", "b1"]
 
+    def test_a_share_grows_for_other_shapes_of_the_team_too(self):
+        """What its first run starts on counts for the second one, which came second of all."""
+        pending = [
+            make_workload("a0", team="a", submitted_at=ago(100)),
+            make_workload("a1", team="a", submitted_at=ago(99), gpu_types=("a100-80gb",)),
+            make_workload("b0", team="b", submitted_at=ago(9)),
+        ]
+        policy = make_policy(ordering={"keys": ["fair-share"]}, preemption={"enabled": False})
+        result = plan([make_node(gpus=2)], pending=pending, policy=policy)
+        assert sorted(admitted(result)) == ["a0", "b0"]
+
     def test_past_usage_counts(self):
         """A team that has had much waits for one that has had little."""
         pending = [make_workload("a", team="a", submitted_at=ago(99)), make_workload("b", team="b")]
@@ -203,10 +214,13 @@ class TestOrder:
         result = plan([make_node(gpus=1)], pending=pending, policy=policy, usage=usage)
         assert admitted(result) == ["b"]
 
-    def test_the_run_that_others_were_preempted_for_comes_first(self):
+    @pytest.mark.parametrize("keys", [["priority"], ["priority", "fair-share"]])
+    def test_the_run_that_others_were_preempted_for_comes_first(self, keys):
         """A later workload does not get what was freed for it."""
         pending = [make_workload("urgent", priority=HIGH), make_workload("w")]
-        result = plan([make_node(gpus=1)], pending=pending, preemptors=frozenset({"w", "gone"}))
+        preemptors = frozenset({"w", "gone"})
+        policy = make_policy(ordering={"keys": keys})
+        result = plan([make_node(gpus=1)], pending=pending, policy=policy, preemptors=preemptors)
         assert admitted(result) == ["w"]
 
 

@@ -103,6 +103,21 @@ def test_who_is_behind_hears_for_what_quota_is_kept():
     assert "kept for a run ahead" in reported["s009"].resolution
 
 
+@pytest.mark.parametrize(
+    ("priority", "want"),
+    [
+        pytest.param(CRITICAL, "own", id="of its priority: before it"),
+        pytest.param(LOW, "large", id="of a lower one: behind it"),
+    ],
+)
+def test_who_owns_the_quota_that_a_run_would_borrow_is(priority, want):
+    """All four GPUs are free, and the one that has to borrow all of them is first in the queue."""
+    large = make_workload("large", 4, priority=CRITICAL, team="large", submitted_at=ago(900))
+    own = make_workload("own", 1, priority=priority, team="owner")
+    _, commands = explained((large, own), ())
+    assert [c.workload_id for c in commands] == [want]
+
+
 def test_quota_that_is_kept_is_open_to_who_owns_it():
     """It is kept from those who would borrow it, too."""
     large = make_workload("large", 3, priority=CRITICAL, team="large")

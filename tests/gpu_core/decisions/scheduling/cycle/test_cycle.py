@@ -296,7 +296,7 @@ class TestPreemption:
         """No victim loses work, and the choice is still the same each time."""
         saved = {"saved_s_ago": 0}
         one = [low("a", {"n1": "0"}, **saved), low("b", {"n1": "1"}, **saved)]
-        two = low("c", {"n1": "2 3"}, **saved)
+        two = low("c", {"n1": "2 3"}, priority=MEDIUM, **saved)
         node = make_node(gpus=4)
         want = make_workload("w", 2, priority=HIGH)
         assert preempted(plan([node], [*one, two], [want])) == [("c", "w")]
