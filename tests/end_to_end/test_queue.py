@@ -84,7 +84,9 @@ def test_a_pool_that_is_not_there_is_one_clear_line(server, capsys):
         http.post("/work_pools/", json={"name": "only-cpus", "type": "process"})
     assert main(["queue", "--pool", "nope"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("prefect-gpu queue: pool is not known to this server (got 'nope')")
+    assert error.startswith(
+        "prefect-gpu queue: pool is not a work pool of this server (got 'nope')"
+    )
     assert "prefect-gpu setup --pool nope --type gpu-process" in error
     assert error.count("\n") == 1
     assert main(["queue", "--pool", "only-cpus"]) == 2
@@ -106,7 +108,7 @@ def test_people_hold_release_and_move_up_runs(pool, capsys):
         assert main(command) == 0
         assert set(pool.run(run)["tags"]) == tags
     assert main(["hold", "no such run"]) == 2
-    assert "is not one that waits or runs" in capsys.readouterr().err
+    assert "is not a waiting or running flow run" in capsys.readouterr().err
 
 
 def test_a_name_that_several_runs_have_is_refused_with_their_ids(pool, capsys):

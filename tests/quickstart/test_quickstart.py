@@ -212,5 +212,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
 
     assert story.wait(timeout=_STOP_S) == 2
 
-    assert "--folder holds something that no quickstart made" in (tmp_path / "output").read_text()
+    assert (
+        "--folder has files that the quickstart did not create" in (tmp_path / "output").read_text()
+    )
     assert (mine / "thesis.txt").read_text() == "five years"

@@ -110,7 +110,7 @@ def check_job_template(document: Document, policy: Policy) -> list[FileFinding]:
     template: Mapping[str, Any] = document.data
     configuration = template["job_configuration"]
     if not isinstance(configuration, Mapping):
-        message = "is not a mapping; `prefect-gpu setup` makes a pool with a right one"
+        message = "is not a mapping; `prefect-gpu setup` creates a pool with a correct one"
         return [_error("job_configuration", message)]
     manifest = configuration.get("job_manifest")
     has_pods = "job_manifest" in configuration

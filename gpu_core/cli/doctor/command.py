@@ -159,7 +159,7 @@ def _answer(call: Call, answer: Future[list[Finding]], began_s: float) -> Sequen
         text = f"no answer within {call.longest_s:.0f} s"
         return [failed(call.check, text, "read the log of that service")]
     except Exception as error:
-        return [failed(call.check, f"this check broke: {type(error).__name__}: {error}")]
+        return [failed(call.check, f"this check failed: {type(error).__name__}: {error}")]
 
 
 def _policy(options: DoctorOptions, settings: GpuWorkerSettings) -> tuple[Policy, list[Finding]]:

@@ -60,7 +60,7 @@ def run_purge(
         raise InvalidInput(
             "--anchor-key-file",
             "is missing: what a purge leaves is signed",
-            remedy="make a key with `openssl rand -hex 32`, and keep it outside the ledger",
+            remedy="create a key with `openssl rand -hex 32`, and keep it outside the ledger",
         )
     if before > now:
         raise InvalidInput("--before", "is in the future", got=before.date().isoformat())

@@ -116,7 +116,7 @@ def _named(proposal_id: str, proposals: Sequence[Proposal]) -> Proposal:
     if proposal_id not in known:
         raise InvalidInput(
             "proposal",
-            "is not one of those of this period",
+            "is not known in this period",
             got=proposal_id,
             allowed=listed(known) if known else "none: no change is proposed",
             nearest=nearest_name(proposal_id, known),

@@ -99,7 +99,7 @@ async def _read(client: PrefectClient, pool: str, now: datetime) -> PublishedLin
             f"{pool!r} is not a GPU pool",
             got=status.worker_type,
             allowed=f"a pool of type {' or '.join(_OUR_TYPES)}",
-            remedy=f"make one under another name: `{setup_command('gpu', _OUR_TYPES[0])}`",
+            remedy=f"create one under another name: `{setup_command('gpu', _OUR_TYPES[0])}`",
         )
     _, waiting = await read_waiting(client, pool, now)
     published = await find_artifact(client, artifact_key(pool))
@@ -118,11 +118,11 @@ async def _unknown(client: PrefectClient, pool: str) -> InvalidInput:
     ours = [each.name for each in await client.read_work_pools() if each.type in _OUR_TYPES]
     return InvalidInput(
         "pool",
-        "is not known to this server",
+        "is not a work pool of this server",
         got=pool,
         nearest=nearest_name(pool, ours),
         allowed=listed(ours),
-        remedy=f"or make it with `{setup_command(pool, _OUR_TYPES[0])}`",
+        remedy=f"or create it with `{setup_command(pool, _OUR_TYPES[0])}`",
     )
 
 

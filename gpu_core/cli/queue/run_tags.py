@@ -60,7 +60,7 @@ def _only(found: Sequence[FlowRun], run: str) -> FlowRun:
     if not found:
         raise InvalidInput(
             "run",
-            "is not one that waits or runs",
+            "is not a waiting or running flow run",
             got=run,
             allowed="the name or id of a flow run",
             remedy="`prefect-gpu queue` lists the runs of a pool",

@@ -147,7 +147,7 @@ def _make_anew(folder: Path) -> None:
     if folder.exists() and not (folder / _MARKER).exists() and any(folder.iterdir()):
         raise InvalidInput(
             "--folder",
-            "holds something that no quickstart made",
+            "has files that the quickstart did not create",
             got=str(folder),
             remedy="name an empty folder",
         )

@@ -157,7 +157,7 @@ def _unknown_pool(name: str, worker_type: str, pools: Iterable[WorkPool]) -> Inv
         got=name,
         nearest=nearest_name(name, ours),
         allowed=f"{worker_type} pools: {listed(ours)}",
-        remedy=f"or make it with `{setup_command(name, worker_type)}`",
+        remedy=f"or create it with `{setup_command(name, worker_type)}`",
     )
 
 

@@ -91,12 +91,12 @@ def _several(pool: str, held: Sequence[SeenLease], claim: PoolClaim | None) -> F
         return failed(
             "lease.holder",
             f"{len(held)} workers act for pool {pool!r}: {places}; each starts its runs",
-            "let all have the same PREFECT_INTEGRATIONS_GPU_KUBERNETES_NAMESPACE",
+            "set the same PREFECT_INTEGRATIONS_GPU_KUBERNETES_NAMESPACE for all of them",
         )
     return warning(
         "lease.holder",
         f"{len(held)} installations of pool {pool!r} have a lease each: {places}; "
-        f"that in {claim.installation.namespace} acts",
+        f"the one in {claim.installation.namespace} acts",
         CHOOSE,
     )
 
@@ -117,7 +117,7 @@ def installation_finding(
     text = f"{who_acts(claim, own)}, renewed {age_s:,.0f} s ago"
     details = (f"worker: {claim.holder}", f"renewals: {claim.renewals}")
     if age_s > DURATION_S:
-        text += f"; after {DURATION_S} s without renewal any other one may act"
+        text += f"; after {DURATION_S} s without renewal another installation may act"
         return warning("lease.installation", text, "read the log of its worker", details)
     is_other = cluster is not None and there.cluster != cluster
     if is_other or (namespace is not None and there.namespace != namespace):
@@ -169,6 +169,6 @@ def _others(
         yield warning(
             "lease.others",
             f"{lease.holder} acts for another pool{same} ({lease.namespace}/{lease.name}): "
-            "what it starts counts as other people's pods",
-            "let each pool have nodes of its own by its template, or use one pool with queues",
+            "its pods count as those of other users",
+            "give each pool its own nodes in its template, or use one pool with several queues",
         )

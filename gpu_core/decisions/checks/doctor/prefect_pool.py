@@ -124,7 +124,7 @@ def heartbeat_findings(
     if last is not None and last.seen_at is not None:
         yield unknown(
             "prefect.heartbeat",
-            f"the last worker was {last.name}, heard of {_ago(last, now)}",
+            f"the last heartbeat was that of worker {last.name}, {_ago(last, now)}",
             f"read its log, then: {worker_command(pool, worker_type)}",
         )
 

@@ -167,7 +167,9 @@ def test_a_wrong_name_is_2_with_one_line(
     arguments = ["catalog", "show", "--catalog", str(catalog_path), "--gpu-type", "a100"]
     assert main(arguments) == 2
     error = capsys.readouterr().err
-    assert error.startswith("prefect-gpu catalog show: gpu-type is not in the catalog (got 'a100')")
+    assert error.startswith(
+        "prefect-gpu catalog show: --gpu-type is not in the catalog (got 'a100')"
+    )
     assert error.count("\n") == 1
 
 

@@ -218,7 +218,7 @@ def test_heartbeats() -> None:
     gone = replace(online, is_online=False)
     check(
         heartbeat_findings("gpu", "gpu-process", [gone], NOW),
-        [("unknown", "the last worker was a, heard of 12 s ago")],
+        [("unknown", "the last heartbeat was that of worker a, 12 s ago")],
     )
     check(heartbeat_findings("gpu", "gpu-process", [], NOW), [])
 
@@ -494,7 +494,10 @@ def a_claim(cluster: str = "c1", namespace: str = "ml", age_s: float = 20) -> Po
         ),
         pytest.param(
             a_claim(age_s=181),
-            ("warning", "renewed 181 s ago; after 180 s without renewal any other one may act"),
+            (
+                "warning",
+                "renewed 181 s ago; after 180 s without renewal another installation may act",
+            ),
             id="not renewed",
         ),
     ],
@@ -527,7 +530,7 @@ def test_two_leases_of_which_one_counts_are_a_warning() -> None:
     leases = [a_lease(), a_lease(namespace="b", holder="w-2")]
     claim = a_claim()
     found = lease_findings("gpu", "gpu-pool-gpu", leases, NOW, looked_in=None, claim=claim)
-    want = "2 installations of pool 'gpu' have a lease each: w-1 in ml and w-2 in b; that in ml"
+    want = "2 installations of pool 'gpu' have a lease each: w-1 in ml and w-2 in b; the one in ml"
     check(found, [("warning", want)])
 
 
