@@ -12,7 +12,7 @@ from gpu_core.decisions.scheduling.plan.plan import Preempt
 from gpu_core.decisions.scheduling.state.allocations import Holding
 
 _HALF_HOUR_S = 1_800
-"""Five restarts of 5 min. Chosen on Philly's 1 to 15 October 2017: steps of one preemption and
+"""Six restarts of 5 min. Chosen on Philly's 1 to 15 October 2017: steps of one preemption and
 doubling ones made others wait longer, and an hour let one run be preempted more often."""
 
 
