@@ -102,6 +102,13 @@ def test_a_gang_gets_all_of_its_nodes_or_none():
     assert starts(plan_cycle(snapshot, policy_of(16), NOW)) == {"gang": [BIG.name, BIGGER.name]}
 
 
+def test_a_gang_that_cannot_have_all_of_its_nodes_takes_nothing_from_those_behind_it():
+    """One node for it would be useless, and leave three GPUs."""
+    gang = make_workload("gang", 8, nodes=2, priority=HIGH)
+    snapshot = make_snapshot((BIG, BIGGER, T4), (), (gang, ON_T4))
+    assert starts(plan_cycle(snapshot, policy_of(11), NOW)) == {"on t4": [T4.name]}
+
+
 def test_a_node_larger_than_the_limit_can_never_come():
     plan = plan_cycle(make_snapshot((T4, BIG), (), (make_workload("a", 8),)), policy_of(7), NOW)
     assert [e.reason for e in plan.explanations] == [Reason.EXCEEDS_CLUSTER]
