@@ -254,6 +254,13 @@ class TestBackfill:
         result = plan([make_node(gpus=5)], [self.HOLDS_TWO], pending)
         assert admitted(result) == ["small"]
 
+    def test_what_starts_beside_the_reservation_counts_for_the_next_one(self):
+        """`big` leaves one GPU of the six: the second one that wants it is too late."""
+        pending = [make_workload("big", 5, submitted_at=ago(90))]
+        pending += [make_workload(f"s{i}", submitted_at=ago(50 - i)) for i in range(2)]
+        result = plan([make_node(gpus=6)], [self.HOLDS_TWO], pending)
+        assert admitted(result) == ["s0"]
+
     def test_a_shorter_one_of_the_same_kind_may_pass_a_longer_one(self):
         """The second of three alike is short enough."""
         pending = [make_workload("big", 4, submitted_at=ago(90))] + [
