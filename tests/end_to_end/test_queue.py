@@ -85,7 +85,7 @@ def test_a_pool_that_is_not_there_is_one_clear_line(server, capsys):
     assert main(["queue", "--pool", "nope"]) == 2
     error = capsys.readouterr().err
     assert error.startswith(
-        "prefect-gpu queue: pool is not a work pool of this server (got 'nope')"
+        "prefect-gpu queue: --pool is not a work pool of this server (got 'nope')"
     )
     assert "prefect-gpu setup --pool nope --type gpu-process" in error
     assert error.count("\n") == 1
