@@ -51,13 +51,13 @@ def read_held(
         if start_us is None:
             continue  # it is no moment, and when it held anything is unknown
         stay = _Stay(row[_PAID], row[_PAID.stop], host, start_us, end_us)
-        if shares is None:
+        held = None if shares is None else sums.tariffs.shares(shares)
+        if held is None:
             sums.add(stay, node)
         else:
-            held = sums.tariffs.shares(shares)
             for each, part in parts_by_node(held, node).items():
                 sums.add(stay, each, part)
-        holders.add(attempt_id, host, node, gpu_ids, row[0], shares, start_us, end_us)
+        holders.add(attempt_id, host, node, gpu_ids, row[0], held, start_us, end_us)
     return HeldCapacity(
         held=sums.usage(),
         twice=read_held_twice(connection, intervals, of_all, holders.beyond_their_gpus()),

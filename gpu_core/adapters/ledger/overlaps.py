@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -16,7 +17,9 @@ from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterva
 from gpu_core.decisions.costs.capacity.idle import counted_in
 from gpu_core.decisions.costs.capacity.overlap import twice_on
 from gpu_core.decisions.costs.usage.usage import Usage
-from gpu_core.decisions.model.attempts import Attempt, held_gpus
+from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 
 _c = attempts.c
 _WHOLE = Fraction(1)
@@ -74,7 +77,7 @@ class GpuHolders:
         node: str,
         gpu_ids: str,
         quantity: str | None,
-        shares: str | None,
+        held: Sequence[NodeShare] | None,
         start_us: int,
         end_us: int,
     ) -> None:
@@ -83,15 +86,16 @@ class GpuHolders:
         Args:
             gpu_ids: The column's text.
             quantity: The GPUs that it holds, as text; None: unknown.
-            shares: The column's text; None: it is on `node` alone.
+            held: Its GPUs on each node; None: it is on `node` alone.
             start_us: When it was admitted, in microseconds since 1970.
             end_us: When its GPUs were free.
         """
         if start_us >= end_us:
             return
-        if shares is not None:
-            for share_node, ids, part in _of_shares(shares, quantity):
-                self._hold(host, share_node, ids, _Holder(start_us, end_us, part, attempt_id))
+        if held is not None:
+            for share, part in zip(held, _of_shares(held, quantity), strict=False):
+                holder = _Holder(start_us, end_us, part, attempt_id)
+                self._hold(host, share.node, share.gpu_ids, holder)
             return
         known = self._of_one_node.get((gpu_ids, quantity))
         if known is None:
@@ -120,14 +124,23 @@ class GpuHolders:
         return found
 
 
-def _of_shares(text: str, quantity: str | None) -> list[tuple[str, Sequence[str], Fraction]]:
-    """On which node are which GPUs, and which part of each is held?"""
+def _of_shares(held: Sequence[NodeShare], quantity: str | None) -> Sequence[Fraction]:
+    """The part of each GPU that is held on each node; nothing where it cannot be read."""
+    amounts = tuple((len(s.gpu_ids), s.share_milli, s.exact_part) for s in held)
+    return _parts_of_gpus(amounts, quantity)
+
+
+@lru_cache(maxsize=256)
+def _parts_of_gpus(
+    shares: tuple[tuple[int, int, tuple[int, int] | None], ...], quantity: str | None
+) -> Sequence[Fraction]:
     try:
-        held = _c.shares.type.process_result_value(json.loads(text), None)  # type: ignore[attr-defined]  # a decorator of ours
-        scale = _WHOLE if quantity is None else Fraction(quantity) / held_gpus(held)
+        parts = [Fraction(*(exact or (milli, WHOLE_GPU_MILLI))) for _, milli, exact in shares]
+        counted = sum(count * part for (count, *_), part in zip(shares, parts, strict=True))
+        scale = _WHOLE if quantity is None else Fraction(quantity) / counted
     except UNREADABLE:  # the sums of what is held name it
-        return []
-    return [(each.node, each.gpu_ids, min(_WHOLE, scale * each.part_of_gpu)) for each in held]
+        return ()
+    return tuple(min(_WHOLE, scale * part) for part in parts)
 
 
 def _of_one_node(gpu_ids: str, quantity: str | None) -> tuple[Sequence[str], Fraction]:

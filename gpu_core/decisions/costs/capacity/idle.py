@@ -5,12 +5,12 @@ cost less workload cost). It is exact: attributed and idle make the machine's co
 fraction of a micro-dollar.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from types import MappingProxyType
 
 from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityInterval
@@ -28,6 +28,7 @@ from gpu_core.decisions.costs.usage.usage_cost import Held, Window, held_usage
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 
 _MICROSECOND = timedelta(microseconds=1)
 _NOTHING_TWICE: Mapping[str, Usage] = MappingProxyType({})
@@ -162,12 +163,26 @@ def parts_by_node(held: Sequence[NodeShare], node: str) -> dict[str, Fraction]:
     """
     if len(held) < 2:
         return {held[0].node if held else node: Fraction(1)}
-    amounts = [len(share.gpu_ids) * share.part_of_gpu for share in held]
-    total = sum(amounts, Fraction(0))
-    parts: dict[str, Fraction] = defaultdict(Fraction)
-    for share, amount in zip(held, amounts, strict=True):
-        parts[share.node] += amount / total if total else Fraction(1, len(held))
+    amounts = tuple((len(s.gpu_ids), s.share_milli, s.exact_part) for s in held)
+    parts: dict[str, Fraction] = {}
+    for share, part in zip(held, _parts_of(amounts), strict=True):
+        parts[share.node] = parts[share.node] + part if share.node in parts else part
     return parts
+
+
+@lru_cache(maxsize=256)
+def _parts_of(shares: tuple[tuple[int, int, tuple[int, int] | None], ...]) -> tuple[Fraction, ...]:
+    """The part of each share in all of them: gangs of a month have few shapes.
+
+    Args:
+        shares: The GPUs of each share, with its `share_milli` and `exact_part`.
+    """
+    amounts = [
+        count * Fraction(*(exact_part or (share_milli, WHOLE_GPU_MILLI)))
+        for count, share_milli, exact_part in shares
+    ]
+    total = sum(amounts, Fraction(0))
+    return tuple(amount / total if total else Fraction(1, len(shares)) for amount in amounts)
 
 
 def machine_cost(
