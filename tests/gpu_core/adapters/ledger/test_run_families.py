@@ -48,6 +48,14 @@ def test_a_family_has_each_run_once_also_those_started_in_turn(ledger: Ledger) -
     assert family(ledger, "stranger") == ["stranger"]
 
 
+def test_a_run_that_is_not_in_the_ledger_ends_the_chain(ledger: Ledger) -> None:
+    """`top` started a run of another pool, without this ledger, which started `below`."""
+    start(ledger, "top", "below")
+    end(ledger, "top", None)
+    end(ledger, "below", "of-another-pool")
+    assert family(ledger, "top") == ["top"]
+
+
 def test_damaged_parents_that_make_a_circle_end(ledger: Ledger) -> None:
     start(ledger, "one", "two")
     end(ledger, "one", "two")
