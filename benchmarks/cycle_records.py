@@ -213,6 +213,8 @@ def main() -> None:
     parser.add_argument("--ledgers", nargs=2, default=None, help="Two empty databases")
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
+    if options.cycles < 3:
+        parser.error("--cycles: 3 or more, as the first one does not count")
     around = circumstances()
     logging.disable(logging.INFO)
     with (
