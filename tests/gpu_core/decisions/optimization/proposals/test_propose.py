@@ -246,7 +246,7 @@ def test_generated_runs_are_named():
 def test_an_interval_that_is_too_narrow_promises_no_probability(kind):
     (proposal,) = ask(history(WORK, ON_SPOT)).proposals
     page = "\n".join(proposal_lines(replace(proposal, kind=kind)))
-    held = {ProposalKind.RESERVED: "74 of 100"}
+    held = {ProposalKind.GPU_COUNT: "19 of 28"}
     assert ("in 80 % of the cases" in page) == (kind not in held)
     assert ("too narrow" in page) == (kind in held)
     assert held.get(kind, "") in page
