@@ -36,7 +36,7 @@ from tests.support.chaos_report import Story, report
 from tests.support.cluster import GPU, Cluster, Namespace, local_cluster
 from tests.support.cuttable_line import CuttableLine
 from tests.support.faults import Kind, agenda
-from tests.support.prefect_stack import PrefectServer, new_server
+from tests.support.prefect_stack import PrefectServer
 from tests.support.run_journal import faults_of_gangs, faults_of_ledger, faults_of_lives
 from tests.support.sight import watched
 from tests.support.waiting import wait_for
@@ -77,13 +77,6 @@ GPUS_PER_SIMULATED_NODE = 8
 # Of a GPU-hour, as the policy has it. The first node, which is never deleted, is a spot instance.
 SPOT = "karpenter.sh/capacity-type=spot"
 PRICES_MICRO_USD = dict.fromkeys(NODES, 1_000_000) | {NODES[0]: 400_000}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, postgresql: str) -> Iterator[PrefectServer]:
-    """A Prefect server that may be restarted."""
-    with new_server(tmp_path_factory.mktemp("prefect-in-chaos"), postgresql) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

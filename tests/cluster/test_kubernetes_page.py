@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 import pytest
 
 from gpu_core.cli.quickstart.services import free_port
@@ -39,6 +40,7 @@ class Operator:
     """A person who does what the page says.
 
     Attributes:
+        prefect: Asks the server; to make such a client takes as long as twenty questions.
         own: What the operator writes in place of a text of the page.
         environment: Of all commands; what a block exports is part of it from then on.
         write_values: Writes values that are others each time, as two pods on this machine's network
@@ -46,7 +48,7 @@ class Operator:
     """
 
     cluster: Cluster
-    server: PrefectServer
+    prefect: httpx.Client
     folder: Path
     own: dict[str, str]
     environment: dict[str, str]
@@ -126,8 +128,7 @@ class Operator:
 
     def state(self, run: str) -> str | None:
         """The name of a run's state; None: a busy server does not say, and is asked again."""
-        with self.server.client() as client:
-            answer = client.get(f"/flow_runs/{run}")
+        answer = self.prefect.get(f"/flow_runs/{run}")
         return None if answer.is_error else str(answer.json()["state"]["name"])
 
     def becomes(self, run: str, *names: str) -> None:
@@ -139,8 +140,7 @@ class Operator:
         body = {"logs": {"flow_run_id": {"any_": [run]}}, "sort": "TIMESTAMP_ASC"}
 
         def is_said() -> bool:
-            with self.server.client() as client:
-                answer = client.post("/logs/filter", json=body)
+            answer = self.prefect.post("/logs/filter", json=body)
             return not answer.is_error and words in "".join(
                 each["message"] for each in answer.json()
             )
@@ -149,7 +149,15 @@ class Operator:
 
 
 @pytest.fixture
-def operator(cluster: Cluster, server: PrefectServer, tmp_path: Path) -> Iterator[Operator]:
+def prefect(server: PrefectServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def operator(
+    cluster: Cluster, server: PrefectServer, prefect: httpx.Client, tmp_path: Path
+) -> Iterator[Operator]:
     """With the page's placeholders replaced, and nothing installed yet."""
     if cluster.state is None:
         pytest.skip("the page's names may be those of an installation of this cluster")
@@ -166,7 +174,7 @@ def operator(cluster: Cluster, server: PrefectServer, tmp_path: Path) -> Iterato
     ledger = f"sqlite:///{tmp_path}/ledger.db"
     operator = Operator(
         cluster,
-        server,
+        prefect,
         tmp_path,
         own={
             "pip install .\n": "",
