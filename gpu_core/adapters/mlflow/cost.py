@@ -40,6 +40,7 @@ _NO_SUCH_RUN = {ErrorCode.Name(code) for code in (RESOURCE_DOES_NOT_EXIST, INVAL
 _log = logging.getLogger("prefect.gpu.mlflow")
 
 _STATUS_TAG = "cost.status"
+_CHILDREN_TAG = "cost.children_priced"
 _DESCRIPTION_TAG = "mlflow.note.content"
 ACCRUED_METRIC = "cost/accrued_usd"
 """The cost of a run so far; logged while it runs, and at its end with the final cost."""
@@ -115,6 +116,9 @@ def log_run_cost(
         metrics["cost/reconciled_usd"] = bill.charged_micro_usd / MICRO_USD_PER_USD
         metrics["cost/billed_usd"] = bill.billed_micro_usd / MICRO_USD_PER_USD
     metrics |= _with_children(cost.usage, children)
+    if children is not None:
+        # MLflow keeps a sum that was logged while each of them still had a price.
+        tags[_CHILDREN_TAG] = "part" if children.is_unpriced else "all"
     total_usd = metrics.get("cost/total_usd")
     if ACCRUED_METRIC in newest.data.metrics and total_usd is not None:
         metrics[ACCRUED_METRIC] = total_usd

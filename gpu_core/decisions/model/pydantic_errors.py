@@ -217,6 +217,11 @@ def known_names(model: type[BaseModel]) -> list[str]:
     return [info.alias or name for name, info in model.model_fields.items()]
 
 
+def required_keys(model: type[BaseModel]) -> set[tuple[str]]:
+    """The places of the keys at the top that may not be missing."""
+    return {(info.alias or n,) for n, info in model.model_fields.items() if info.is_required()}
+
+
 def unknown_name(path: str, name: str, known: Sequence[str]) -> InvalidInput:
     """The error for a name that means nothing, with the one that was probably meant."""
     return InvalidInput(
@@ -231,7 +236,9 @@ def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
     error = _error_of(detail, model)
     if detail["input"] is None and detail["loc"] and detail["type"] not in _ABOUT_NAMES:
         # `key:` in YAML. There is no value to show, so the message says that.
-        error.problem, error.remedy = "has no value", "add one, or leave it out"
+        error.problem = "has no value"
+        is_needed = detail["loc"] in required_keys(model)
+        error.remedy = "add one" if is_needed else "add one, or leave it out"
     return error
 
 

@@ -259,6 +259,9 @@ def test_priority_of_queue(queue, want_points):
             id="a section without a value",
         ),
         pytest.param(
+            {"version": None}, "policy: version has no value; allowed: 1; add one", id="no version"
+        ),
+        pytest.param(
             {"version": 1, "preemption": {"grace_period": None}},
             "policy: preemption.grace_period has no value; allowed: whole seconds, or text such as",
             id="a key without a value",

@@ -69,9 +69,11 @@ def end(
     *,
     host: str = "host-1",
     parent: str | None = None,
+    price: int | None = 1_000_000,
 ) -> None:
     """A run of an A10G at $1 an hour from noon on, which is over."""
-    admit(ledger, make_attempt(flow_run_id), make_run(flow_run_id))
+    attempt = make_attempt(flow_run_id, price_micro_usd_per_gpu_hour=price)
+    admit(ledger, attempt, make_run(flow_run_id))
     ledger.close_attempt(
         f"{flow_run_id}/1",
         released_at=at(hours),
@@ -208,6 +210,26 @@ def test_a_run_that_starts_others_has_their_sum_under_names_of_its_own(
         for run in runs
     }
     assert found == {"top": [4, 3, 7], "child": [1, 2, 3], "grandchild": [2, None, None]}
+
+
+def test_a_sum_from_before_a_started_run_lost_its_price_is_marked(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    """MLflow keeps the sum that it has; a tag says that it is out of date."""
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    client = MlflowClient(uri)
+
+    def logged() -> tuple[float, str]:
+        Worker(ledger, uri).look()
+        experiments = [each.experiment_id for each in client.search_experiments()]
+        (run,) = client.search_runs(experiments, "tags.`prefect.flow_run_id` = 'top'")
+        return run.data.metrics["cost/children_usd"], run.data.tags["cost.children_priced"]
+
+    end(ledger, "top", 4)
+    end(ledger, "priced", 1, parent="top")
+    assert logged() == (1.0, "all")
+    end(ledger, "unpriced", 1, parent="top", price=None)
+    assert logged() == (1.0, "part")
 
 
 def test_a_run_that_mlflow_does_not_take_keeps_no_other_waiting(
