@@ -92,7 +92,7 @@ def test_budgets_warn_hold_and_stop_with_a_checkpoint(server, new_pool, tmp_path
     pool.start_worker()
 
     pool.wait_until(runs["held"], "BudgetExceeded")
-    assert "(speech, per month: " in pool.message(runs["held"])
+    assert "Over budget 'speech': " in pool.message(runs["held"])
     wait_for((folders["vision"] / "began-1").exists, "the run of vision works")
     pool.policy_path.write_text(policy.replace("LIMIT", "164"))
     wait_for(lambda: stopped(pool, runs["vision"]), "the run of vision has stopped")
