@@ -76,7 +76,10 @@ def messages(data):
         ),
         pytest.param(
             {"cohorts": {"a": {"parent": "b"}, "b": {"parent": "c"}, "c": {"parent": "b"}}},
-            ["quotas.cohorts.b.parent is a cycle (got 'b → c → b')"],
+            [
+                "quotas.cohorts.b.parent is a cycle (got 'b → c → b'); leave out the parent of the "
+                "one that holds the others"
+            ],
             id="a cycle, named once",
         ),
         pytest.param(
