@@ -116,7 +116,15 @@ def saving_of(draws: Sequence[float], spent_micro_usd: int, period: Period) -> S
 def saving_between(
     low: float, expected: float, high: float, spent_micro_usd: int, period: Period
 ) -> Saving | None:
-    """The saving with this interval, as parts of the cost. Else as for `saving_of`."""
+    """The saving with this interval; None: the lower end is a loss, or the saving is too small.
+
+    Args:
+        low: The lower end, as a part of the cost, at most 1. A loss is below 0.
+        expected: The same of the middle.
+        high: The same of the upper end.
+        spent_micro_usd: The cost in the period.
+        period: The days in which it was spent.
+    """
     if low <= 0 or expected < LEAST_SAVING:
         return None
     monthly = round(spent_micro_usd * _MONTH_DAYS / period.days)

@@ -155,7 +155,7 @@ def _committed(days: MachineDays, period: Period) -> int:
 
 
 def _saving(days: MachineDays, count: int, period: Period) -> Saving | None:
-    """The saving of so many commitments; None: see `saving_between`."""
+    """The saving of this number of commitments; None: too small, or it may be a loss."""
     cost = _by_week(days.cost)
     if not cost.all():
         return None

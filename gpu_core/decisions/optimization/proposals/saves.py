@@ -117,8 +117,8 @@ def _interval_s(measured: Sequence[RunFact]) -> float:
 
 
 def _is_measured(attempt: Attempt) -> bool:
-    known = (attempt.saves, attempt.save_stall_s)
-    return None not in known and _saving_for_s(attempt) > 0
+    """Has it saved, and is it known for how long?"""
+    return bool(attempt.saves) and attempt.save_stall_s is not None and _saving_for_s(attempt) > 0
 
 
 def _saving_for_s(attempt: Attempt) -> float:

@@ -126,6 +126,15 @@ def test_saves_on_a_notice_are_not_taken_for_the_interval(noticed):
     assert observed_saves(facts_of(records)).interval_s == pytest.approx(3600.0, rel=0.01)
 
 
+def test_checkpoints_of_which_no_save_was_measured_stop_no_proposal():
+    """A row of one run must not end the night's work for all deployments."""
+    records = [
+        (run, tuple(replace(a, saves=0 if a.saves else a.saves) for a in attempts))
+        for run, attempts in history(RARE)
+    ]
+    assert observed_saves(facts_of(records)) is None
+
+
 def without(name):
     def change(attempt):
         return replace(attempt, **{name: None})
