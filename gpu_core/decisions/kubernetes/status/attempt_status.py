@@ -155,7 +155,8 @@ def _ended_job(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> Att
     status = job.get("status") or {}
     conditions = {c["type"]: c for c in status.get("conditions") or () if c["status"] == "True"}
     if conditions.keys() & {"Complete", "SuccessCriteriaMet"}:
-        return outcome(Cause.COMPLETED)
+        # Only pods that end with 0 complete a Job: its pods may be gone with their node by now.
+        return outcome(Cause.COMPLETED, exit_code=0, ended_at=status.get("completionTime"))
     failed = conditions.get("Failed") or conditions.get("FailureTarget")
     if failed is not None:
         return _failed_job(failed, has_pods=bool(pods))

@@ -21,7 +21,6 @@ _UNCONFIRMED = (
     "The worker or the API server stopped while the pods of its gang were created, so those that "
     "existed were deleted"
 )
-_SUCCESS = 0
 
 
 def observed_exit(
@@ -54,7 +53,8 @@ def observed_exit(
     if found is None:
         return None
     found = replace(found, **_times(pods, running.attempt))
-    if may_be_partial(running.attempt) and found.exit_code != _SUCCESS:
+    has_succeeded = found.message is None
+    if may_be_partial(running.attempt) and not has_succeeded:
         if is_incomplete(running, view):
             return None  # the worker took it back, and no node had worked without the others
         if not causes.has(attempt_id):

@@ -1,5 +1,7 @@
 """Whether an attempt lives, and what its trouble is."""
 
+from datetime import datetime
+
 import pytest
 
 from gpu_core.decisions.kubernetes.manifests.names import RANK_LABEL
@@ -237,6 +239,15 @@ def test_the_image_of_one_container_is_looked_at_while_another_one_runs(waits):
     ]
     trouble = trouble_of([make_job(60)], [pod], [], {"n1": make_node()}, POLICY, NOW)
     assert trouble.reason is EndReason.REFUSED
+
+
+def test_a_job_that_completed_and_whose_pod_is_gone_with_its_node_is_done():
+    """As a machine goes after its last run while no worker is there: it must not run again."""
+    job = make_job(600, finished="Complete")
+    job["status"]["completionTime"] = moment(60)
+    found = exit_of([job], [], (), is_flow=False)
+    assert (found.exit_code, found.is_interruption, found.message) == (0, False, None)
+    assert found.ended_at == datetime.fromisoformat(moment(60))
 
 
 def test_a_gang_of_which_one_pod_runs_waits_for_the_other():

@@ -12,7 +12,7 @@ from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.testing.builders.attempts import NOON
 from gpu_core.testing.builders.workloads import with_shape
 from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
-from tests.gpu_core.worker.kubernetes.objects import NOW, make_node, make_pod, moment
+from tests.gpu_core.worker.kubernetes.objects import NOW, make_job, make_node, make_pod, moment
 from tests.gpu_core.worker.kubernetes.of_cluster import of_cluster, of_rank, running
 
 
@@ -92,7 +92,7 @@ def test_a_gang_whose_creation_was_not_noted_began_with_its_first_container():
     assert found.message.startswith("The worker or the API server stopped")
 
 
-def _of_unnoted_gang(*pods, ended_before=False):
+def _of_unnoted_gang(*pods, jobs=(), ended_before=False):
     """How did a gang of two nodes end whose creation was not noted, and which was deleted?"""
     shares = tuple(NodeShare(node=node, gpu_ids=("0",)) for node in ("n1", "n2"))
 
@@ -100,6 +100,8 @@ def _of_unnoted_gang(*pods, ended_before=False):
         infrastructure = of_cluster(SimpleNamespace())
         attempt = running(attempt_id="a", shares=shares, started_at=None)
         attempt.workload = with_shape(attempt.workload, nodes=2)
+        for job in jobs:
+            infrastructure._view._job_changed(None, job)
         for pod in pods:
             infrastructure._view._pod_changed(None, pod)
         if ended_before:
@@ -139,6 +141,15 @@ def test_a_gang_that_has_not_worked_is_not_reported_as_running(nodes, want):
     infrastructure._view._pod_changed(None, of_rank(0, "Running"))
     anyio.run(infrastructure.report_start, attempt)
     assert reported == want
+
+
+def test_a_gang_whose_jobs_are_complete_is_done_also_where_a_pod_is_gone():
+    """Its worker was killed as it created the gang, which ran to its end without a worker."""
+    jobs = [make_job(600, finished="Complete") for _ in range(2)]
+    for rank, job in enumerate(jobs):
+        job["metadata"] |= {"uid": f"job-{rank}", "labels": {ATTEMPT_ID_LABEL: "a"}}
+    found = _of_unnoted_gang(of_rank(0, "Succeeded", 0), jobs=jobs)
+    assert (found.exit_code, found.message) == (0, None)
 
 
 def test_the_exit_code_of_a_deletion_by_the_worker_is_not_the_run_s():
