@@ -15,11 +15,12 @@ from prefect.client.schemas.filters import (
     WorkerFilterStatus,
     WorkPoolFilter,
     WorkPoolFilterName,
+    WorkPoolFilterType,
 )
 from prefect.client.schemas.objects import FlowRun, StateType, WorkerStatus, WorkPool, WorkQueue
 from prefect.client.schemas.sorting import FlowRunSort
 
-from gpu_core.adapters.prefect.paging import read_pages
+from gpu_core.adapters.prefect.paging import read_all, read_pages
 from gpu_core.decisions.checks.prefect.pool_status import (
     PoolStatus,
     QueueStatus,
@@ -30,6 +31,16 @@ from gpu_core.decisions.checks.prefect.pool_status import (
 # A pool that has been paused for a week may have any number of them; all are counted.
 _MOST_WAITING = 1_000
 _EVENTS = 50
+
+
+async def read_pools(client: PrefectClient, types: Iterable[str]) -> list[WorkPool]:
+    """The work pools of these types, by name, however many the server has."""
+    wanted = WorkPoolFilter(type=WorkPoolFilterType(any_=sorted(types)))
+    return await read_all(
+        lambda limit, offset: client.read_work_pools(
+            limit=limit, offset=offset, work_pool_filter=wanted
+        )
+    )
 
 
 async def read_pool_status(client: PrefectClient, name: str) -> PoolStatus:

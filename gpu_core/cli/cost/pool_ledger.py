@@ -3,6 +3,7 @@
 from prefect.client.orchestration import PrefectClient
 
 from gpu_core.adapters.prefect.pool_blocks import read_ledger_url
+from gpu_core.adapters.prefect.work_pool import read_pools
 from gpu_core.cli.shared.prefect_api import ask
 from gpu_core.decisions.checks.doctor.prefect_pool import OUR_TYPES, chosen_pool
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
@@ -22,7 +23,7 @@ def ledger_of_pool(pool: str | None) -> str:
 
 
 async def _ledger_url(client: PrefectClient, given: str | None) -> str:
-    pools = [each.name for each in await client.read_work_pools() if each.type in OUR_TYPES]
+    pools = [each.name for each in await read_pools(client, OUR_TYPES)]
     pool = chosen_pool(given, pools)
     found = await read_ledger_url(client, pool)
     if found is not None:

@@ -16,7 +16,7 @@ from prefect.client.schemas.objects import WorkerStatus
 from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.prefect.pool_claims import read_claim
-from gpu_core.adapters.prefect.work_pool import read_pool_status
+from gpu_core.adapters.prefect.work_pool import read_pool_status, read_pools
 from gpu_core.decisions.checks.doctor.clocks import ClockReading
 from gpu_core.decisions.checks.doctor.prefect_pool import (
     DEFAULT_POOL,
@@ -74,8 +74,7 @@ async def read_prefect_facts(
     """
     clock, latency_s = await _clock(client)
     is_cloud = client.server_type is ServerType.CLOUD
-    pools = await client.read_work_pools()
-    gpu_pools = tuple(each.name for each in pools if each.type in OUR_TYPES)
+    gpu_pools = tuple(each.name for each in await read_pools(client, OUR_TYPES))
     pool = chosen_pool(given, gpu_pools)
     common: dict[str, Any] = {
         "address": str(client.api_url),

@@ -11,11 +11,12 @@ from prefect.client.schemas.objects import Artifact
 from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.prefect.artifacts import find_artifact
-from gpu_core.adapters.prefect.work_pool import read_pool_status, read_waiting
+from gpu_core.adapters.prefect.work_pool import read_pool_status, read_pools, read_waiting
 from gpu_core.cli.queue.layout import wrapped
 from gpu_core.cli.queue.table import holder_lines, waiting_lines
 from gpu_core.cli.shared.prefect_api import ask
 from gpu_core.cli.shared.terminal import terminal_width
+from gpu_core.decisions.checks.doctor.prefect_pool import OUR_TYPES
 from gpu_core.decisions.checks.prefect.pool_commands import setup_command
 from gpu_core.decisions.checks.prefect.pool_status import notices
 from gpu_core.decisions.costs.reports.holders_table import (
@@ -35,7 +36,6 @@ from gpu_core.decisions.scheduling.queue.queue_table import (
 )
 
 # What Prefect calls our worker types; the module that has them takes seconds to import.
-_OUR_TYPES = ("gpu-process", "gpu-kubernetes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +93,13 @@ async def _read(client: PrefectClient, pool: str, now: datetime) -> PublishedLin
         status = await read_pool_status(client, pool)
     except ObjectNotFound:
         raise await _unknown(client, pool) from None
-    if status.worker_type not in _OUR_TYPES:
+    if status.worker_type not in OUR_TYPES:
         raise InvalidInput(
             "pool",
             f"{pool!r} is not a GPU pool",
             got=status.worker_type,
-            allowed=f"a pool of type {' or '.join(_OUR_TYPES)}",
-            remedy=f"create one under another name: `{setup_command('gpu', _OUR_TYPES[0])}`",
+            allowed=f"a pool of type {' or '.join(OUR_TYPES)}",
+            remedy=f"create one under another name: `{setup_command('gpu', OUR_TYPES[0])}`",
         )
     _, waiting = await read_waiting(client, pool, now)
     published = await find_artifact(client, artifact_key(pool))
@@ -115,14 +115,14 @@ async def _read(client: PrefectClient, pool: str, now: datetime) -> PublishedLin
 
 
 async def _unknown(client: PrefectClient, pool: str) -> InvalidInput:
-    ours = [each.name for each in await client.read_work_pools() if each.type in _OUR_TYPES]
+    ours = [each.name for each in await read_pools(client, OUR_TYPES)]
     return InvalidInput(
         "pool",
         "is not a work pool of this server",
         got=pool,
         nearest=nearest_name(pool, ours),
         allowed=listed(ours),
-        remedy=f"or create it with `{setup_command(pool, _OUR_TYPES[0])}`",
+        remedy=f"or create it with `{setup_command(pool, OUR_TYPES[0])}`",
     )
 
 

@@ -17,6 +17,7 @@ from gpu_core.adapters.files.errnos import REFUSED_PATHS
 from gpu_core.adapters.files.private_folder import make_private_folder
 from gpu_core.adapters.prefect.internals import missing_parts, unsupported_prefect
 from gpu_core.adapters.prefect.request_errors import SLOW_SERVER, is_slow_server, why_failed
+from gpu_core.adapters.prefect.work_pool import read_pools
 from gpu_core.decisions.checks.prefect.pool_commands import setup_command, worker_command
 from gpu_core.decisions.model.errors import GpuSchedulingError, InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.pydantic_errors import InvalidInputs, input_errors, refuse
@@ -125,7 +126,7 @@ async def check_pool(
     try:
         pool = await client.read_work_pool(name)
     except ObjectNotFound:
-        raise _unknown_pool(name, worker_type, await client.read_work_pools()) from None
+        raise _unknown_pool(name, worker_type, await read_pools(client, [worker_type])) from None
     if pool.type != worker_type:
         raise InvalidInput(
             "--type",
@@ -150,7 +151,7 @@ def is_pool_missing(error: Exception, name: str) -> bool:
 
 
 def _unknown_pool(name: str, worker_type: str, pools: Iterable[WorkPool]) -> InvalidInput:
-    ours = [pool.name for pool in pools if pool.type == worker_type]
+    ours = [pool.name for pool in pools]
     return InvalidInput(
         "--pool",
         "is not a work pool of this Prefect server",

@@ -5,13 +5,17 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 
 import pytest
+from prefect.client.schemas.filters import WorkPoolFilter
 from prefect.exceptions import ObjectNotFound
 
+from gpu_core.adapters.prefect.paging import PAGE
 from gpu_core.cli.cost import pool_ledger
 from gpu_core.cli.cost.pool_ledger import ledger_of_pool
 from gpu_core.decisions.model.errors import InvalidInput
 
 _ADDRESS = "sqlite:///ledger.db"
+_MANY = {f"a-{number}": "gpu-kubernetes" for number in range(PAGE)}
+"""Pools that come before `gpu` by name: as many as the server gives in an answer."""
 
 
 class _Server:
@@ -21,8 +25,17 @@ class _Server:
         self._pools = pools
         self._blocks = blocks
 
-    async def read_work_pools(self) -> list[SimpleNamespace]:
-        return [SimpleNamespace(name=name, type=kind) for name, kind in self._pools.items()]
+    async def read_work_pools(
+        self, limit: int, offset: int, work_pool_filter: WorkPoolFilter
+    ) -> list[SimpleNamespace]:
+        assert work_pool_filter.type is not None
+        wanted = work_pool_filter.type.any_ or ()
+        found = [
+            SimpleNamespace(name=name, type=kind)
+            for name, kind in sorted(self._pools.items())
+            if kind in wanted
+        ]
+        return found[offset : offset + limit]
 
     async def read_block_document_by_name(
         self, name: str, _slug: str, *, include_secrets: bool
@@ -50,6 +63,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> type[_Server]:
             None, {"a": "gpu-process", "gpu": "gpu-kubernetes"}, ("a", "gpu"), "gpu", id="gpu"
         ),
         pytest.param("a", {"a": "gpu-process"}, ("a", "default"), "a", id="its own"),
+        pytest.param(None, _MANY | {"gpu": "gpu-process"}, ("gpu",), "gpu", id="of hundreds"),
         pytest.param("a", {"a": "gpu-process"}, ("default",), "default", id="of all pools"),
     ],
 )

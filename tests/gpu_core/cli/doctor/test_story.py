@@ -104,9 +104,9 @@ def test_without_a_pool_the_only_one_is_taken_and_several_are_named(
 ) -> None:
     read = PrefectClient.read_work_pools
 
-    async def read_ours(client: PrefectClient) -> list[WorkPool]:
+    async def read_ours(client: PrefectClient, **page: Any) -> list[WorkPool]:
         """Without the pools of other tests."""
-        return [pool for pool in await read(client) if pool.name in ("only", "second")]
+        return [pool for pool in await read(client, **page) if pool.name in ("only", "second")]
 
     monkeypatch.setattr(PrefectClient, "read_work_pools", read_ours)
 

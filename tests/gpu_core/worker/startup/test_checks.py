@@ -144,8 +144,10 @@ class Server:
             raise ObjectNotFound(LookupError(name))
         return SimpleNamespace(name=name, type=self.types[name])
 
-    async def read_work_pools(self):
-        return [await self.read_work_pool(name) for name in self.types]
+    async def read_work_pools(self, limit, offset, work_pool_filter):
+        wanted = work_pool_filter.type.any_
+        found = [await self.read_work_pool(name) for name in sorted(self.types)]
+        return [pool for pool in found if pool.type in wanted][offset : offset + limit]
 
     async def read_work_queues(self, work_pool_name):
         assert work_pool_name in self.types
