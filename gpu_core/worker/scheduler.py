@@ -34,6 +34,7 @@ from gpu_core.worker.operations.cycle_report import CycleReport
 from gpu_core.worker.operations.metrics import WorkerMetrics
 from gpu_core.worker.operations.own_cpu import OwnCpu
 from gpu_core.worker.pending.demand import Demand, DemandReader, PendingRuns
+from gpu_core.worker.pending.deployment_reader import DeploymentReader
 from gpu_core.worker.pending.forecasts import Forecasts
 from gpu_core.worker.pending.history import History
 from gpu_core.worker.pending.planning import Planning
@@ -111,7 +112,8 @@ class GpuScheduler:
         # Held while queued runs are written to.
         self._turn = anyio.Lock()
         self._faults = RunFaults(hidden)
-        self._reader = DemandReader(client, pool, infrastructure, self._faults)
+        self._deployments = DeploymentReader(client, tasks, wake)
+        self._reader = DemandReader(client, pool, infrastructure, self._deployments, self._faults)
         self._watch_pool = PoolWatch(client, pool, queues, wake)
         self._history = History(ledger, pool, self._faults)
         self._forecasts = Forecasts(
@@ -364,6 +366,7 @@ class GpuScheduler:
         self.terminator.ask_for_cancelled()
         self._running_poll.ask(self._attempts)
         self._queue.ask()
+        self._deployments.ask()
 
     async def _find_ended(
         self, template: Mapping[str, Any], submitting: Collection[str], policy: Policy

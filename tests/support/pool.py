@@ -213,6 +213,7 @@ class OnePool:
             )
             # A busy machine takes longer than a cycle would wait.
             self.scheduler._queue._reads._patience_s = self._patience_s
+            self.scheduler._deployments._reads._patience_s = self._patience_s
             self.scheduler.terminator._states._patience_s = self._patience_s
             self.scheduler._running_poll._reads._patience_s = self._patience_s
             await self.scheduler.recover(TEMPLATE)

@@ -1,17 +1,38 @@
-"""Deployments, as proposals read and change them."""
+"""Deployments by their ids, and as proposals read and change them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
+from prefect.client.schemas.responses import DeploymentResponse
 from prefect.exceptions import ObjectNotFound
 
+from gpu_core.adapters.prefect.paging import PAGE
 from gpu_core.decisions.optimization.proposals.target import Target
 
 _SUSPENDED = "Suspended"
 _RESUMING = "Resuming"
+
+
+async def read_deployments_by_id(
+    client: PrefectClient, ids: Sequence[UUID]
+) -> dict[UUID, DeploymentResponse]:
+    """The deployments among these that exist.
+
+    Args:
+        client: Prefect's client.
+        ids: Any number of them; each page of ids is one request.
+    """
+    found: dict[UUID, DeploymentResponse] = {}
+    for start in range(0, len(ids), PAGE):
+        wanted = DeploymentFilter(id=DeploymentFilterId(any_=list(ids[start : start + PAGE])))
+        page = await client.read_deployments(deployment_filter=wanted, limit=PAGE)
+        found.update({each.id: each for each in page})
+    return found
 
 
 async def read_target(client: PrefectClient, name: str) -> Target | None:

@@ -195,7 +195,7 @@ class Recovery:
             if run is None:
                 return
             if attempt.job_variables is None:  # a version before started it
-                variables = await self._reader.variables(run, template, attempt.admitted_at)
+                variables = await self._reader.variables(run, template)
                 running.variables = variables
             demand = await self._reader.read(
                 run, record.queue, policy, template, attempt.admitted_at, running.variables

@@ -26,7 +26,8 @@ class PatientRead(Generic[_T]):
 
     A quick server is asked for each caller. One that takes longer than callers wait is asked again
     after it has had as long a pause, as its other clients need it, too; a caller who gets the
-    earlier answer is called when the new one is there.
+    earlier answer is called when the new one is there. After an answer that took so long, callers
+    do not wait for the next one either.
 
     Args:
         ask: Asks. Where it fails, the next `newest` raises its error.
@@ -63,6 +64,8 @@ class PatientRead(Generic[_T]):
         """Has a caller asked that has not come for its answer yet?"""
         self._awaited_since_s = float("-inf")
         self._pause_until_s = float("-inf")
+        self._is_slow = False
+        """Did the last answer take longer than callers wait?"""
 
     @property
     def is_wanted(self) -> bool:
@@ -94,7 +97,8 @@ class PatientRead(Generic[_T]):
         self._waiting += 1
         try:
             is_recent = _is_recent(self._asked_at_s)
-            until_s = self._awaited_since_s + self._patience_s if is_recent else math.inf
+            patience_s = 0.0 if self._is_slow else self._patience_s
+            until_s = self._awaited_since_s + patience_s if is_recent else math.inf
             with anyio.CancelScope(deadline=until_s):
                 await is_over.wait()
         finally:
@@ -115,7 +119,8 @@ class PatientRead(Generic[_T]):
         else:
             self._answers, self._errors, self._asked_at_s = [answer], [], began_s
             took_s = anyio.current_time() - began_s
-            if took_s > self._patience_s:
+            self._is_slow = took_s > self._patience_s
+            if self._is_slow:
                 self._pause_until_s = anyio.current_time() + took_s
         finally:
             self._tried_at_s = began_s

@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import DeploymentResponse, WorkerFlowRunResponse
-from prefect.exceptions import ObjectNotFound
 from prefect.workers.base import BaseVariables
 
 from gpu_core.decisions.checks.prefect.concurrency_limits import held_by_deployment
@@ -28,12 +27,11 @@ from gpu_core.decisions.requests.variables.job_variables import GpuRequest, pars
 from gpu_core.decisions.requests.variables.variable_values import LONGEST_NAME
 from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.pending.deployment_reader import DeploymentReader
 from gpu_core.worker.pending.queue_reader import QueueReading
 from gpu_core.worker.watch.pool_status import KeptBack, PoolWatch
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-
-_DEPLOYMENT_AGE = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +118,7 @@ class DemandReader:
         client: Prefect's client.
         pool: The pool's name.
         infrastructure: Adds to a workload what it needs of a node apart from GPUs.
+        deployments: Reads the deployments of the runs.
         faults: Holds runs back that cannot be read.
     """
 
@@ -128,6 +127,7 @@ class DemandReader:
         client: PrefectClient,
         pool: str,
         infrastructure: Infrastructure,
+        deployments: DeploymentReader,
         faults: RunFaults | None = None,
     ) -> None:
         self._infrastructure = infrastructure
@@ -136,7 +136,7 @@ class DemandReader:
         self._pool = pool
         self._queue_names: dict[UUID, str] = {}
         self._flow_names: dict[UUID, str] = {}
-        self._deployments: dict[UUID, tuple[datetime, DeploymentResponse | None]] = {}
+        self._deployments = deployments
         self._known: dict[UUID, _Asked] = {}
         self._demands: dict[UUID, tuple[_Read, Demand]] = {}
         self._template: Mapping[str, Any] = {}
@@ -155,6 +155,7 @@ class DemandReader:
             reading: The queue. What it is outdated for does not compete.
             watch: Knows which runs Prefect keeps back; None: none.
         """
+        await self._deployments.refresh()
         responses, outdated = reading.responses, reading.outdated
         due: list[WorkerFlowRunResponse] = []
         later: list[WorkerFlowRunResponse] = []
@@ -239,7 +240,7 @@ class DemandReader:
         Raises:
             InvalidInput: Its job variables cannot be used.
         """
-        deployment = await self._deployment(flow_run.deployment_id, now)
+        deployment = await self._deployments.of(flow_run.deployment_id)
         flow_name = await self._flow_name(flow_run.flow_id)
         facts = _RunFacts.of(flow_run)
         if begun_with is not None:
@@ -335,11 +336,9 @@ class DemandReader:
         others = {*properties, *BaseVariables.model_fields} - GpuRequest.model_fields.keys()
         return frozenset(others | self._infrastructure.variable_names)
 
-    async def variables(
-        self, flow_run: FlowRun, template: Mapping[str, Any], now: datetime
-    ) -> dict[str, object]:
+    async def variables(self, flow_run: FlowRun, template: Mapping[str, Any]) -> dict[str, object]:
         """The job variables of this run as they are now, usable or not."""
-        deployment = await self._deployment(flow_run.deployment_id, now)
+        deployment = await self._deployments.of(flow_run.deployment_id)
         return _merged_variables(template, deployment, _RunFacts.of(flow_run))
 
     async def _queue_name(self, queue_id: UUID) -> str | None:
@@ -352,26 +351,6 @@ class DemandReader:
         if flow_id not in self._flow_names:
             self._flow_names[flow_id] = (await self._client.read_flow(flow_id)).name
         return self._flow_names[flow_id]
-
-    async def _deployment(
-        self, deployment_id: UUID | None, now: datetime
-    ) -> DeploymentResponse | None:
-        if deployment_id is None:
-            return None
-        read_at, deployment = self._deployments.get(deployment_id, (None, None))
-        # Its free slots are read anew in each cycle: for a run without one no run is preempted.
-        is_limited = deployment is not None and deployment.global_concurrency_limit is not None
-        age = timedelta(0) if is_limited else _DEPLOYMENT_AGE
-        if read_at is None or now - read_at > age:
-            known = deployment
-            try:
-                deployment = await self._client.read_deployment(deployment_id)
-            except ObjectNotFound:
-                deployment = None
-            if deployment == known:
-                deployment = known
-            self._deployments[deployment_id] = (now, deployment)
-        return deployment
 
 
 def _merged_variables(

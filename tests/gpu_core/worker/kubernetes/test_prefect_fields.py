@@ -37,6 +37,7 @@ from gpu_core.worker.attempts.job_configuration import configured
 from gpu_core.worker.kubernetes.variables import GpuKubernetesVariables
 from gpu_core.worker.pending.demand import DemandReader
 from tests.gpu_core.worker.kubernetes.of_cluster import of_cluster
+from tests.support.queue import fixed_deployments
 
 ID = UUID(int=1)
 FLOW = Flow(id=ID, name="train")
@@ -85,7 +86,7 @@ def read(template, deployment, run, policy=None):
     async def story():
         client = SimpleNamespace(read_deployment=_answer(deployment), read_flow=_answer(FLOW))
         infrastructure = of_cluster(SimpleNamespace(), template=lambda: template)
-        reader = DemandReader(client, "gpu", infrastructure)
+        reader = DemandReader(client, "gpu", infrastructure, fixed_deployments(client))
         return await reader.read(run, "medium", policy or make_policy(), template, NOON)
 
     return anyio.run(story)

@@ -21,6 +21,7 @@ from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.kubernetes.jobs.attempt_request import is_container_job
 from gpu_core.worker.pending.demand import DemandReader
 from tests.gpu_core.worker.kubernetes.of_cluster import of_cluster
+from tests.support.queue import fixed_deployments
 
 ID = UUID(int=1)
 RUN = str(ID)
@@ -70,7 +71,7 @@ def taken_over(server, ledger, folder, change, forget=False):
 
     async def story():
         def reader():
-            return DemandReader(server, "gpus", infrastructure)
+            return DemandReader(server, "gpus", infrastructure, fixed_deployments(server))
 
         run = await server.read_flow_run(ID)
         demand = await reader().read(run, "medium", POLICY, server.template, NOW)

@@ -152,6 +152,37 @@ def test_who_asks_ahead_waits_from_then_on_and_is_not_called_for_what_came_meanw
     run(story, reported, patience_s=600)
 
 
+@pytest.mark.parametrize(
+    ("took_s", "waits_s"),
+    [
+        pytest.param(5.0, 5.0, id="as long as callers wait"),
+        pytest.param(5.1, 0.0, id="longer"),
+    ],
+)
+def test_callers_wait_for_a_server_whose_last_answer_came_in_time(
+    reported, monkeypatch, took_s, waits_s
+):
+    async def story(server, read):
+        now = [100.0]
+
+        async def sleep_until(_deadline_s):
+            await anyio.lowlevel.checkpoint()
+
+        monkeypatch.setattr(anyio, "current_time", lambda: now[0])
+        monkeypatch.setattr(anyio, "sleep_until", sleep_until)
+        read.ask()
+        await until(lambda: server.asked == 1)
+        now[0] += took_s
+        server.may_answer.set()
+        assert await read.newest() == 1
+        server.hold_back()
+        monkeypatch.setattr(anyio, "CancelScope", deadlines := Deadlines())
+        assert await read.newest() == 1
+        assert deadlines.seen == [now[0] + waits_s]
+
+    run(story, reported, patience_s=5.0)
+
+
 def test_a_failure_is_raised_once_and_the_next_caller_asks_again(reported):
     async def story(server, read):
         server.may_answer.set()

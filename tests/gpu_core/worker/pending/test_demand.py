@@ -15,7 +15,7 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.testing.builders.workloads import make_policy
 from gpu_core.worker.pending.demand import DemandReader
-from tests.support.queue import queue_reader
+from tests.support.queue import deployment_reader, queue_reader
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 POOL, QUEUE, FLOW = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -56,8 +56,9 @@ def pending(server, policy=None, outdated=()):
     async def read():
         async with queue_reader(server, held=lambda: outdated) as queue:
             reading = await queue.newest()
-        reader = DemandReader(server, "gpus", anything)
-        return await reader.pending(reading, policy or Policy(version=1), {}, NOON)
+        async with deployment_reader(server) as deployments:
+            reader = DemandReader(server, "gpus", anything, deployments)
+            return await reader.pending(reading, policy or Policy(version=1), {}, NOON)
 
     return anyio.run(read)
 
@@ -154,8 +155,15 @@ def test_a_run_is_read_again_only_where_something_of_it_has_changed(change, is_p
                 id=deployment_id, name="d", flow_id=FLOW, job_variables=dict(variables)
             )
 
+        async def read_deployments(self, **_filter):
+            return [await self.read_deployment(run.deployment_id)]
+
     async def story():
-        reader = DemandReader(Deployed(), "gpus", anything)
+        async with deployment_reader(Deployed()) as deployments:
+            return await two_readings(deployments)
+
+    async def two_readings(deployments):
+        reader = DemandReader(Deployed(), "gpus", anything, deployments)
         policy = Policy(version=1)
         first = await reader.read(run, "medium", policy, template, NOON)
         then, again, queue = copy.deepcopy(template), run, "medium"
@@ -174,7 +182,8 @@ def test_a_run_is_read_again_only_where_something_of_it_has_changed(change, is_p
         elif change == "nodes":
             anything.fitted_by = 2
             anything.fitted = lambda workload, *_, **__: replace(workload, name="fitted")
-        later = NOON + timedelta(minutes=1)  # the deployment is read again
+        await deployments.refresh()
+        later = NOON + timedelta(minutes=1)
         second = await reader.read(again, queue, policy, then, later)
         assert second is await reader.read(again, queue, policy, then, later)
         return first, second
