@@ -20,9 +20,7 @@ from gpu_core.adapters.ledger.cost_slices import (
     read_cost_slices,
 )
 from gpu_core.adapters.ledger.database import LedgerDatabase, values_of
-from gpu_core.adapters.ledger.engine import (
-    upsert,
-)
+from gpu_core.adapters.ledger.engine import scan, upsert
 from gpu_core.adapters.ledger.held_capacity import read_held
 from gpu_core.adapters.ledger.month_work import WorkQuestion, read_month_work
 from gpu_core.adapters.ledger.run_families import last_hosts
@@ -44,14 +42,14 @@ class CostRecords(LedgerDatabase):
 
     def cost_slices(self, asked: CostQuestion) -> tuple[list[CostSlice], dict[Keys, int]]:
         """The usage of each group, in slices of one price, and its number of runs."""
-        with self._reader.begin() as connection:
+        with scan(self._reader) as connection:
             return read_cost_slices(connection, asked)
 
     def cost_slices_by_day(self, asked: CostQuestion) -> list[list[CostSlice]]:
         """The usage and cost of each group on each UTC day that starts in the window."""
         start, end = asked.window.start, asked.window.end
         days = [Window.of_day(start.date() + timedelta(days=n)) for n in range((end - start).days)]
-        with self._reader.begin() as connection:
+        with scan(self._reader) as connection:
             by_day = (read_cost_slices(connection, replace(asked, window=day)) for day in days)
             return [held.slices for held in by_day]
 
@@ -61,7 +59,7 @@ class CostRecords(LedgerDatabase):
         With a pool only the machines that its worker wrote down, with what all pools' runs paid.
         """
         window, now = asked.window, asked.now
-        with self._reader.begin() as connection:
+        with scan(self._reader) as connection:
             end = min(window.end, now)
             found = read_overlapping(connection, window.start, end, self._damaged)
             intervals = [i for i in found if asked.pool in (None, i.pool)]
@@ -72,7 +70,7 @@ class CostRecords(LedgerDatabase):
 
     def month_work(self, asked: WorkQuestion) -> MonthWork:
         """The work of a month, as far as savings depend on it."""
-        with self._reader.begin() as connection:
+        with scan(self._reader) as connection:
             return read_month_work(connection, asked)
 
     def note_bills(

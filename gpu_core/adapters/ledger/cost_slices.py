@@ -135,23 +135,19 @@ def _moments(asked: CostQuestion) -> sa.CTE:
     not_begun = sa.case((is_over, us(a.admitted_at)))
     working = sa.case((a.number > 1, sa.func.coalesce(us(a.first_step_at), 0)), else_=0)
     keys = [column.label(f"key_{place}") for place, column in enumerate(key_columns(asked.keys))]
-    return _materialized(
-        sa.select(
-            *keys,
-            *PAID,
-            *REPRICED,
-            _counts_its_run(asked, asked.keys).label("of_group"),
-            _counts_its_run(asked, ()).label("of_all"),
-            us(a.admitted_at).label("start"),
-            sa.func.coalesce(us(a.started_at), not_begun).label("started"),
-            working.label("working"),
-            sa.case((sa.and_(is_over, has_failed), lost)).label("lost"),
-            us(freed_at()).label("freed"),
-        )
-        .join_from(runs, attempts)
-        .where(*overlapping(asked)),
-        "moments",
-    )
+    of_attempts = sa.select(
+        *keys,
+        *PAID,
+        *REPRICED,
+        _counts_its_run(asked, asked.keys).label("of_group"),
+        _counts_its_run(asked, ()).label("of_all"),
+        us(a.admitted_at).label("start"),
+        sa.func.coalesce(us(a.started_at), not_begun).label("started"),
+        working.label("working"),
+        sa.case((sa.and_(is_over, has_failed), lost)).label("lost"),
+        us(freed_at()).label("freed"),
+    ).join_from(runs, attempts)
+    return _materialized(overlapping(of_attempts, asked), "moments")
 
 
 def _counts_its_run(asked: CostQuestion, keys: Sequence[str]) -> sa.ColumnElement[int]:
@@ -183,7 +179,7 @@ def freed_at() -> sa.ColumnElement[Any]:
     return sa.func.coalesce(attempts.c.released_at, attempts.c.gone_at)
 
 
-def _materialized(statement: sa.Select[Any], name: str) -> sa.CTE:
+def _materialized(statement: sa.SelectBase, name: str) -> sa.CTE:
     """A step of a statement. SQLite would make each value again for each mention of it."""
     return statement.cte(name).prefix_with("MATERIALIZED")
 
@@ -211,24 +207,27 @@ def key_columns(keys: Sequence[str]) -> list[sa.Column[Any]]:
     ]
 
 
-def overlapping(asked: CostQuestion) -> list[sa.ColumnElement[bool]]:
-    """The conditions for attempts that have a time in the window, and count."""
+def overlapping(statement: sa.Select[Any], asked: CostQuestion) -> sa.CompoundSelect[Any]:
+    """This statement over the attempts that have a time in the window, and count.
+
+    Args:
+        statement: Over runs and their attempts.
+    """
     c, start, end = attempts.c, asked.window.start, min(asked.window.end, asked.now)
-    if end <= start:
-        return [sa.false()]
-    # Two ranges of indexes: with one `or` over released_at, SQLite reads the whole past.
-    before_end = sa.select(c.attempt_id).where(c.admitted_at < end)
-    was_held = sa.and_(c.gone_at > start, c.gone_at > c.admitted_at)
-    ids = sa.union_all(
-        before_end.where(c.released_at > start, c.released_at > c.admitted_at),
-        before_end.where(c.released_at.is_(None), sa.or_(c.gone_at.is_(None), was_held)),
-    )
     wanted: list[sa.ColumnElement[bool]] = [
-        c.attempt_id.in_(ids),
+        c.admitted_at < end,
         sa.or_(c.end_reason.is_(None), c.end_reason != EndReason.POSTPONED),
+        sa.true() if start < end else sa.false(),
     ]
     if asked.pool is not None:
         wanted.append(runs.c.pool == asked.pool)
     if asked.provenance is not None:
         wanted.append(runs.c.provenance == asked.provenance)
-    return wanted
+    # Two ranges of an index: with one `or` over released_at, SQLite reads the whole past. Not as
+    # ids that are looked up again: in PostgreSQL that took as long as all the rest.
+    was_held = sa.and_(c.gone_at > start, c.gone_at > c.admitted_at)
+    of_these = statement.where(*wanted)
+    return sa.union_all(
+        of_these.where(c.released_at > start, c.released_at > c.admitted_at),
+        of_these.where(c.released_at.is_(None), sa.or_(c.gone_at.is_(None), was_held)),
+    )

@@ -150,9 +150,9 @@ def _rows(connection: sa.Connection, asked: CostQuestion) -> Iterator[tuple[Any,
     statement = (
         sa.select(*PAID, REPRICED[0], *place, EpochUs(_c.admitted_at), until)
         .join_from(runs, attempts)
-        .where(*overlapping(asked), has_a_place)
+        .where(has_a_place)
     )
-    for page in connection.execute(statement).partitions(_ROWS_PER_PAGE):
+    for page in connection.execute(overlapping(statement, asked)).partitions(_ROWS_PER_PAGE):
         yield from map(tuple, page)
 
 
