@@ -101,7 +101,9 @@ def prefect_server() -> Iterator[None]:
     # Prefect takes seconds to import, and most tests do without it.
     from prefect.testing.utilities import prefect_test_harness
 
-    with prefect_test_harness(server_startup_timeout=240):
+    from tests.support.prefect_databases import harness_on_copies
+
+    with harness_on_copies(), prefect_test_harness(server_startup_timeout=240):
         yield
 
 

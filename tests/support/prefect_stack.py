@@ -19,7 +19,7 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.quickstart.services import Service, Services, free_port
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from tests.support import signals
-from tests.support.postgresql import new_database
+from tests.support.prefect_databases import new_postgresql_database, new_sqlite_database
 from tests.support.preloaded import fork
 from tests.support.waiting import wait_for
 
@@ -55,7 +55,7 @@ class PrefectServer:
     environment: Mapping[str, str]
     services: Processes
     folder: Path
-    command: Sequence[str]
+    arguments: Sequence[str]
     service: Service
 
     def restart(self) -> None:
@@ -70,7 +70,7 @@ class PrefectServer:
     def start(self) -> None:
         """Start it again at the same address; returns when it answers."""
         self.services.use(self.environment)
-        self.service = self.services.start(self.service.name, self.command)
+        self.service = self.services.fork(self.service.name, self.arguments)
         self.services.wait_until_up(self.service, f"{self.api_url}/health", _UP_S)
 
     def client(self) -> httpx.Client:
@@ -123,18 +123,17 @@ def start_server(
     api_url = f"http://127.0.0.1:{port}/api"
     # The server's pages call the API at this address too.
     environment = clean_environment(folder) | {"PREFECT_API_URL": api_url, **(settings or {})}
-    if database_url is not None:
+    if database_url is None:
+        new_sqlite_database(folder / "home" / "prefect.db")
+    else:
         environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database_url
         # By default 5 s, which a busy machine reaches: the server then answers 500.
         environment["PREFECT_SERVER_DATABASE_CONNECTION_TIMEOUT"] = str(_ANSWER_S)
     services.use(environment)
-    command = (
-        *(sys.executable, "-m", "prefect", "server", "start"),
-        *("--host", "127.0.0.1", "--port", str(port)),
-    )
-    server = services.start(name, command)
+    arguments = ("server", "start", "--host", "127.0.0.1", "--port", str(port))
+    server = services.fork(name, arguments)
     services.wait_until_up(server, f"{api_url}/health", _UP_S)
-    return PrefectServer(api_url, environment, services, folder, command, server)
+    return PrefectServer(api_url, environment, services, folder, arguments, server)
 
 
 @contextmanager
@@ -150,7 +149,8 @@ def new_server(
     """
     url = None
     if postgresql is not None:
-        url = new_database(postgresql).replace("postgresql:", "postgresql+asyncpg:", 1)
+        created = new_postgresql_database(postgresql)
+        url = created.replace("postgresql:", "postgresql+asyncpg:", 1)
     with Processes(folder / "logs", clean_environment(folder)) as services:
         yield start_server(services, folder, url, settings=settings)
 
