@@ -50,3 +50,12 @@ def test_a_planned_cycle_of_objects_is_looked_at_seldom():
         gc.callbacks.pop()
     assert len(kept) == 70_000
     assert not seen
+
+
+def test_objects_that_were_there_before_are_not_looked_at():
+    before = [[] for _ in range(1_000)]
+    with rare_garbage_collection():
+        assert gc.get_freeze_count() >= len(before)
+        assert not [each for each in gc.get_objects() if each is before]
+    assert gc.get_freeze_count() == 0
+    assert [each for each in gc.get_objects() if each is before]
