@@ -1,10 +1,11 @@
 """Isolates the errors of one run: other runs continue, and this run is retried later."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import TracebackType
 from typing import TypeVar
 
 from gpu_core.adapters.prefect.flow_runs import is_flow_run_id
@@ -36,6 +37,43 @@ class _Fault:
     until: datetime
 
 
+class _Containment(AbstractContextManager[None]):
+    """A context of `contained`: a cycle enters thousands, most of which have nothing to note."""
+
+    __slots__ = ("_but", "_doing", "_faults", "_flow_run_id", "_name", "_now")
+
+    def __init__(
+        self,
+        faults: "RunFaults",
+        flow_run_id: str,
+        name: str,
+        doing: str,
+        now: datetime | None,
+        but: tuple[type[Exception], ...],
+    ) -> None:
+        self._faults = faults
+        self._flow_run_id = flow_run_id
+        self._name = name
+        self._doing = doing
+        self._now = now
+        self._but = but
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception) or is_outage(error) or isinstance(error, self._but):
+            return False
+        now = self._now or datetime.now(UTC)
+        self._faults.note(self._flow_run_id, self._name, self._doing, error, now)
+        return True
+
+
 class RunFaults:
     """Contains the errors of single runs. Every place that handles one run goes through this.
 
@@ -50,7 +88,6 @@ class RunFaults:
         self._hidden = hidden
         self._faults: dict[str, _Fault] = {}
 
-    @contextmanager
     def contained(
         self,
         flow_run_id: str,
@@ -59,8 +96,10 @@ class RunFaults:
         now: datetime | None = None,
         *,
         but: tuple[type[Exception], ...] = (),
-    ) -> Iterator[None]:
-        """Note an error of this run instead of raising it.
+    ) -> AbstractContextManager[None]:
+        """A context that notes an error of this run instead of raising it.
+
+        An outage, which is no run's fault, is raised.
 
         Args:
             flow_run_id: Whose error it would be.
@@ -68,16 +107,8 @@ class RunFaults:
             doing: What is done with the run, as in `it could not be DOING`.
             now: The moment of the cycle; None: this one.
             but: Errors that the caller handles.
-
-        Raises:
-            Exception: An outage, which is no run's fault.
         """
-        try:
-            yield
-        except Exception as error:
-            if is_outage(error) or isinstance(error, but):
-                raise
-            self.note(flow_run_id, name, doing, error, now or datetime.now(UTC))
+        return _Containment(self, flow_run_id, name, doing, now, but)
 
     def note(
         self, flow_run_id: str, name: str, doing: str, error: Exception, now: datetime

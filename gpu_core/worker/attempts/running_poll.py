@@ -9,6 +9,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, StateType
 
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
+from gpu_core.adapters.prefect.moments import plain_moment
 from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.worker.attempts.state import AttemptState
@@ -94,5 +95,5 @@ def _began_at(run: FlowRun, admitted_at: datetime, now: datetime) -> datetime:
 
     Other machines' clocks may be wrong.
     """
-    said_at = now if run.state is None else run.state.timestamp
+    said_at = now if run.state is None else plain_moment(run.state.timestamp)
     return max(admitted_at, min(said_at, now))

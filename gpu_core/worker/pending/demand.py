@@ -12,6 +12,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import DeploymentResponse, WorkerFlowRunResponse
 from prefect.workers.base import BaseVariables
 
+from gpu_core.adapters.prefect.moments import plain_moment
 from gpu_core.decisions.checks.prefect.concurrency_limits import held_by_deployment
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.plain_text import without_controls
@@ -102,13 +103,14 @@ class _Read(NamedTuple):
     deployment: DeploymentResponse | None
     policy: Policy
     template: Mapping[str, Any]
+    facts: _RunFacts
     others: tuple[object, ...]
-    """The run, names, and what the infrastructure looks at."""
+    """Names, and what the infrastructure looks at."""
 
     def is_still(self, other: "_Read") -> bool:
-        """All but the last are large, and replaced when they change."""
-        is_same = all(mine is its for mine, its in zip(self[:-1], other[:-1], strict=True))
-        return is_same and self.others == other.others
+        """The first three are large, and replaced when they change."""
+        is_same = all(mine is its for mine, its in zip(self[:3], other[:3], strict=True))
+        return is_same and self[3:] == other[3:]
 
 
 class DemandReader:
@@ -157,19 +159,24 @@ class DemandReader:
         """
         await self._deployments.refresh()
         responses, outdated = reading.responses, reading.outdated
-        due: list[WorkerFlowRunResponse] = []
-        later: list[WorkerFlowRunResponse] = []
-        for response in responses.values():
+        due: dict[str, WorkerFlowRunResponse] = {}
+        later: list[datetime] = []
+        for key, response in responses.items():
             start = response.flow_run.next_scheduled_start_time
-            (due if start is None or start <= now else later).append(response)
+            if start is None or start <= now:
+                due[key] = response
+            else:
+                later.append(start)
         demands: list[Demand] = []
         refusals: list[InvalidRun] = []
-        for response in due:
-            if str(response.flow_run.id) in outdated:
+        for key, response in due.items():
+            if key in outdated:
                 continue
             queue = await self._queue_name(response.work_queue_id)
             try:
-                demands.append(await self._read_or_hold(response, queue, policy, template, now))
+                demands.append(
+                    await self._read_or_hold(key, response.flow_run, queue, policy, template, now)
+                )
             except InvalidInput as error:
                 refusals.append(InvalidRun(flow_run=response.flow_run, error=error))
         for kept in () if watch is None else watch.kept_back(responses.keys()):
@@ -178,12 +185,11 @@ class DemandReader:
         there = {response.flow_run.id for response in responses.values()}
         self._known = {key: asked for key, asked in self._known.items() if key in there}
         self._demands = {key: read for key, read in self._demands.items() if key in there}
-        starts = [r.flow_run.next_scheduled_start_time for r in later]
         return PendingRuns(
             responses=responses,
             demands=tuple(demands),
             refusals=tuple(refusals),
-            next_due_at=min((start for start in starts if start is not None), default=None),
+            next_due_at=min(later, default=None),
         )
 
     async def _read_kept_back(
@@ -207,15 +213,15 @@ class DemandReader:
 
     async def _read_or_hold(
         self,
-        response: WorkerFlowRunResponse,
+        key: str,
+        flow_run: FlowRun,
         queue: str | None,
         policy: Policy,
         template: Mapping[str, Any],
         now: datetime,
     ) -> Demand:
         """The workload of this run. After an error of the run, it is held for now."""
-        flow_run = response.flow_run
-        key, demand = str(flow_run.id), None
+        demand = None
         if self._faults.hold(key, now) is None:
             with self._faults.contained(key, flow_run.name, "read", now, but=(InvalidInput,)):
                 demand = await self.read(flow_run, queue, policy, template, now)
@@ -242,14 +248,16 @@ class DemandReader:
         """
         deployment = await self._deployments.of(flow_run.deployment_id)
         flow_name = await self._flow_name(flow_run.flow_id)
-        facts = _RunFacts.of(flow_run)
+        known = self._demands.get(flow_run.id)
+        # Most runs are the same objects as in the last cycle.
+        is_known = known is not None and known[1].flow_run is flow_run
+        facts = known[0].facts if known and is_known else _RunFacts.of(flow_run)
         if begun_with is not None:
             asked = begun_with, parse_request(begun_with, self._not_ours(template))
             return self._demand(flow_run, facts, deployment, flow_name, queue, policy, asked, now)
         template = self._kept(template)
-        others = facts, queue, flow_name, self._infrastructure.fitted_by
-        source = _Read(deployment, policy, template, others)
-        known = self._demands.get(flow_run.id)
+        others = queue, flow_name, self._infrastructure.fitted_by
+        source = _Read(deployment, policy, template, facts, others)
         if known is None or not known[0].is_still(source):
             asked = self._asked(template, deployment, facts)
             demand = self._demand(flow_run, facts, deployment, flow_name, queue, policy, asked, now)
@@ -377,7 +385,7 @@ def _submitted_at(facts: _RunFacts, now: datetime) -> datetime:
 
     A start that was set to the year 1 is no database's moment.
     """
-    return max(facts.expected_start_time or facts.created or now, _EARLIEST)
+    return plain_moment(max(facts.expected_start_time or facts.created or now, _EARLIEST))
 
 
 def held_demand(demand: Demand, hold: Hold | None) -> Demand:

@@ -102,6 +102,8 @@ class History:
         self._availability = SpotAvailabilityTracker()
         self._postponed: set[str] = set()
         self._known: dict[str, _Known] = {}
+        self._planned: dict[str, tuple[Demand, Demand]] = {}
+        """Demands as they were read, and with the workload that was planned with last."""
         self._changeovers = ChangeoverHistory()
         self._lives_at: datetime | None = None
 
@@ -181,6 +183,7 @@ class History:
             demands.keys() | {held.workload.workload_id for held in allocations}
         )
         self._known = {key: self._known[key] for key in demands if key in self._known}
+        self._planned = {key: self._planned[key] for key in demands if key in self._planned}
         known = {}
         flavors = {node.flavor for node in nodes}
         asking = NextAttempts(self.capacity_view(nodes, allocations, policy, now))
@@ -194,8 +197,7 @@ class History:
                 )
                 learned = self._memory_lessons(demand, policy, now)
                 workload = with_enough_memory(workload, attempts, nodes, policy, learned=learned)
-                workload = asking.of(workload, attempts)
-                known[key] = replace(demand, workload=workload)
+                known[key] = self._with_workload(demand, asking.of(workload, attempts))
         return {
             key: known.get(key) or held_demand(demand, self._faults.hold(key, now))
             for key, demand in demands.items()
@@ -271,6 +273,15 @@ class History:
             known = _Known(asked, past, replace(asked, **past._asdict()))
             self._known[asked.workload_id] = known
         return known.workload
+
+    def _with_workload(self, demand: Demand, workload: Workload) -> Demand:
+        """The demand with this workload: the one of the last cycle, where both are the same."""
+        key = demand.workload.workload_id
+        read, planned = self._planned.get(key, (None, None))
+        if planned is None or read is not demand or planned.workload is not workload:
+            planned = replace(demand, workload=workload)
+            self._planned[key] = demand, planned
+        return planned
 
     def _past(
         self,

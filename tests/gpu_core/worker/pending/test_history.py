@@ -287,7 +287,7 @@ def test_a_workload_is_made_anew_only_where_its_past_has_changed(ledger, history
 
     def planned(asked):
         found = anyio.run(history.of_pending, {run_id: asked}, (), (), BUDGETED, at(12))
-        return found[run_id].workload
+        return found[run_id]
 
     look(history, 1)
     first = planned(asked)
@@ -295,11 +295,13 @@ def test_a_workload_is_made_anew_only_where_its_past_has_changed(ledger, history
     close(ledger, opened(ledger, make_run(run_id)), 2, EndReason.PREEMPTED)
     look(history, 3)
     second = planned(asked)
-    assert (first.attained_gpu_s, second.attained_gpu_s) == (0, 7_200)
+    assert (first.workload.attained_gpu_s, second.workload.attained_gpu_s) == (0, 7_200)
     other = planned(replace(asked, workload=replace(asked.workload, priority=7)))
-    assert (other.priority, other.attained_gpu_s) == (7, 7_200)
+    assert (other.workload.priority, other.workload.attained_gpu_s) == (7, 7_200)
+    renamed = planned(replace(asked, flow_name="other"))
+    assert renamed.flow_name == "other"
     anyio.run(history.of_pending, {}, (), (), BUDGETED, at(12))
-    assert history._known == {}
+    assert (history._known, history._planned) == ({}, {})
 
 
 def test_a_run_that_comes_back_knows_what_it_has_had_and_saved(ledger, history):
