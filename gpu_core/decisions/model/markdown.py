@@ -12,6 +12,8 @@ _NOT_IN_LINKS = re.compile(r"[\\`*\[\]<>~]|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])|
 
 # Wider cells push what a table is read for out of a window of 400 px.
 _LONGEST_CELL = 22
+# Of these the end: names such as `flow/deployment` and those of a sweep's runs differ there.
+_END_OF_CELL = 12
 
 
 def escaped(text: str) -> str:
@@ -20,7 +22,7 @@ def escaped(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """The text in a cell of a table, as it is but for the end of a long one."""
+    """The text in a cell of a table, as it is but for the middle of a long one."""
     return escaped(_shortened(text))
 
 
@@ -35,13 +37,15 @@ def flow_run_link(name: str, flow_run_id: str) -> str:
 
 
 def flow_run_cell(name: str, flow_run_id: str) -> str:
-    """The same link in a cell of a table, where a long name has no end."""
+    """The same link in a cell of a table, where a long name has no middle."""
     return flow_run_link(_shortened(name), flow_run_id)
 
 
 def _shortened(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _LONGEST_CELL else f"{line[: _LONGEST_CELL - 1]}…"
+    if len(line) <= _LONGEST_CELL:
+        return line
+    return f"{line[: _LONGEST_CELL - _END_OF_CELL - 1]}…{line[-_END_OF_CELL:]}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -41,7 +41,7 @@ def as_in_prefect(markdown: str) -> str:
 
 def wanted(name: str) -> str:
     line = " ".join(name.split())
-    return line if len(line) <= 22 else f"{line[:21]}…"
+    return line if len(line) <= 22 else f"{line[:9]}…{line[-12:]}"
 
 
 @given(name=NAMES)
@@ -77,5 +77,14 @@ def test_links(name: str, want: str) -> None:
     assert flow_run_link(name, RUN) == want
 
 
-def test_a_long_name_ends_in_a_cell() -> None:
-    assert flow_run_cell("n" * 120, RUN) == f"[{'n' * 21}…]({PAGE})"
+def test_a_long_name_has_no_middle_in_a_cell() -> None:
+    assert flow_run_cell("n" * 120, RUN) == f"[{'n' * 9}…{'n' * 12}]({PAGE})"
+
+
+def test_long_names_that_differ_at_their_end_differ_in_cells() -> None:
+    names = [f"finetune-language-model/{name}" for name in ("research", "production", "research-2")]
+    assert [cell(name) for name in names] == [
+        "finetune-…del/research",
+        "finetune-…l/production",
+        "finetune-…l/research-2",
+    ]
