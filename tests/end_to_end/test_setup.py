@@ -265,3 +265,32 @@ def test_a_wrong_project_changes_nothing_and_says_all_that_is_wrong(prefect_on_p
                  "did you mean 'work_queue_name'", "did you mean 'train'",
                  "'no-such-pool'"):  # fmt: skip
         assert part in done.stderr
+
+
+def test_names_that_the_policy_lacks_are_lines_for_a_person(prefect_on_postgresql, project):
+    """The lines that `check` has, and the queues of another policy; a repeat changes nothing."""
+    environment = prefect_on_postgresql.environment
+    variables = "job_variables: {team: visoin, gpu_type: h1000, "
+    written = PROJECT.format(name="doubts", pool="doubts")
+    (project / "prefect.yaml").write_text(written.replace("job_variables: {", variables))
+    policy = "version: 1\nprices: {a100-80gbs: {on-demand: 3}}\nfair_share: {weights: {vision: 2}}"
+    (project / "policy.yaml").write_text(policy)
+    arguments = ("--policy", "policy.yaml")
+    first = run_setup(environment, *arguments, pool="doubts", folder=project)
+    again = run_setup(environment, *arguments, pool="doubts", folder=project)
+
+    doubts = {
+        "policy.yaml:2 prices.a100-80gbs",
+        "policy.yaml:3 fair_share.weights",
+        "prefect.yaml:5 deployments[0] 'doubts' work_pool.job_variables.gpu_type",
+        "prefect.yaml:5 deployments[0] 'doubts' work_pool.job_variables.team",
+    }
+    assert {name for name, mark in first.items() if mark == "!" and "block" not in name} == doubts
+    assert set(again.values()) == {"=", "!"}
+
+    (project / "prefect.yaml").unlink()
+    (project / "policy.yaml").write_text("version: 1\npriorities: {medium: 2, low: 1}\n")
+    other = run_setup(environment, *arguments, pool="doubts", folder=project)
+    assert {name for name, mark in other.items() if mark == "!" and "block" not in name} == {
+        "work queue critical", "work queue high",
+    }  # fmt: skip

@@ -1,5 +1,6 @@
 """The policy file: YAML to a policy, every error with its line."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from gpu_core.adapters.files.yaml_file import parse_yaml, read_yaml_text
@@ -13,7 +14,17 @@ def load_policy(path: Path) -> Policy:
         InvalidInput: The file cannot be read, is no YAML, or a field cannot be used.
         InvalidInputs: Several fields cannot be used; the message has a line for each.
     """
-    return policy_of(read_policy_text(path), str(path))
+    return load_policy_and_lines(path)[0]
+
+
+def load_policy_and_lines(path: Path) -> tuple[Policy, Mapping[str, int]]:
+    """The policy in this file, and the line of each field by its dotted path.
+
+    Raises:
+        InvalidInput: As `load_policy` has it.
+    """
+    data, lines = parse_yaml(read_policy_text(path), str(path))
+    return parse_policy(data, source=str(path), lines=lines), lines
 
 
 def read_policy_text(path: Path) -> str:

@@ -124,8 +124,9 @@ def _contents(kinds: Sequence[FileKind]) -> str:
 
 def _unknown(source: CheckedFile, documents: Sequence[Document]) -> FileReport:
     data: Any = documents[0].data if documents else None
-    keys = ", ".join(map(str, list(data)[:5])) if isinstance(data, Mapping) else ""
-    what = f"it begins with the keys {keys}" if keys else "it holds no mapping"
+    keys = list(map(str, data))[:5] if isinstance(data, Mapping) else []
+    word = "key" if len(keys) == 1 else "keys"
+    what = f"it begins with the {word} {', '.join(keys)}" if keys else "it holds no mapping"
     message = (
         f"is not {KINDS}: {what if documents else 'it is empty'}; "
         "a policy has the key version and a section such as priorities"

@@ -7,8 +7,7 @@ from typing import Any
 from gpu_core.adapters.files.yaml_file import parse_yaml
 from gpu_core.cli.check.documents import Document
 from gpu_core.decisions.checks.files.findings import INVALID, FileFinding, of_error, of_manifest
-from gpu_core.decisions.checks.files.misspelt_names import misspelt_names
-from gpu_core.decisions.checks.files.without_effect import settings_without_effect
+from gpu_core.decisions.checks.files.policy_doubts import doubts_of_policy
 from gpu_core.decisions.kubernetes.lint import Severity, lint
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.policy import Policy, parse_policy
@@ -21,10 +20,7 @@ def check_policy(text: str, source: str, *, place: str | None = None) -> list[Fi
         policy = parse_policy(data, source=source, lines=lines)
     except InvalidInput as error:
         return of_error(error, source, place=place)
-    return [
-        *misspelt_names(policy, lines, place),
-        *settings_without_effect(policy, lines, place),
-    ]
+    return doubts_of_policy(policy, lines, place)
 
 
 def check_manifest(document: Document, source: str, policy: Policy) -> list[FileFinding]:

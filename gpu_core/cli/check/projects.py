@@ -1,22 +1,16 @@
 """Checks of a prefect.yaml and of a base job template, with Prefect's own models."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any, TypeGuard
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from prefect.utilities.templating import apply_values, find_placeholders
 
 from gpu_core.cli.check.documents import Document
 from gpu_core.cli.project.checks import PoolFacts, check_deployments, template_variables
-from gpu_core.cli.project.file import Deployment, ProjectFile, is_template, parse_project_file
+from gpu_core.cli.project.doubts import doubts_of_project
+from gpu_core.cli.project.file import Deployment, ProjectFile, parse_project_file
 from gpu_core.decisions.checks.files.findings import INVALID, FileFinding, of_error
 from gpu_core.decisions.checks.files.job_template import job_findings, template_findings
-from gpu_core.decisions.checks.files.misspelt_names import (
-    MISSPELT_GPU_TYPE,
-    MISSPELT_TEAM,
-    doubt_of_gpu_type,
-    doubt_of_team,
-)
 from gpu_core.decisions.kubernetes.lint import Severity
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import known_names
@@ -44,44 +38,10 @@ def check_project(
     problems, unchecked = check_deployments(
         project, pools, policy or Policy(version=1), is_cloud=True
     )
-    found = [*project.problems, *problems]
-    errors = [each for error in found for each in of_error(error, source)]
-    known = policy or Policy(version=1)
-    doubts = [*_gpu_type_findings(project, known), *_team_findings(project, known)]
-    return sorted([*errors, *doubts], key=lambda found: found.line or 0), unchecked
-
-
-def _gpu_type_findings(project: ProjectFile, policy: Policy) -> Iterator[FileFinding]:
-    """Warnings of GPU types that no catalog knows: a pool may have one of its own."""
-    for deployment in project.deployments:
-        asked = deployment.variables.get("gpu_type")
-        for name in asked if isinstance(asked, list) else [asked]:
-            if _is_name(name):
-                doubt = doubt_of_gpu_type(name.strip().lower(), policy.prices)
-                yield from _doubts(project, deployment, "gpu_type", doubt, MISSPELT_GPU_TYPE)
-
-
-def _team_findings(project: ProjectFile, policy: Policy) -> Iterator[FileFinding]:
-    """Warnings of teams that are close to one of the policy: a run may be of any team."""
-    for deployment in project.deployments:
-        name = deployment.variables.get("team")
-        if _is_name(name):
-            doubt = doubt_of_team(name, policy)
-            yield from _doubts(project, deployment, "team", doubt, MISSPELT_TEAM)
-
-
-def _doubts(
-    project: ProjectFile, deployment: Deployment, variable: str, doubt: str | None, code: str
-) -> Iterator[FileFinding]:
-    if doubt is None:
-        return
-    error = InvalidInput(f"work_pool.job_variables.{variable}", doubt)
-    for finding in of_error(project.located(deployment, error), project.source):
-        yield replace(finding, severity=Severity.WARNING, code=code)
-
-
-def _is_name(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and not is_template(value)
+    mistakes = [*project.problems, *problems]
+    errors = [each for error in mistakes for each in of_error(error, source)]
+    found = [*errors, *doubts_of_project(project.deployments, project, policy)]
+    return sorted(found, key=lambda finding: finding.line or 0), unchecked
 
 
 def _assumed_pools(project: ProjectFile, policy: Policy | None) -> Iterable[PoolFacts]:

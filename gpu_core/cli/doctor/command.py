@@ -44,8 +44,7 @@ from gpu_core.decisions.checks.doctor.finding import (
 )
 from gpu_core.decisions.checks.doctor.prefect_pool import DEFAULT_POOL
 from gpu_core.decisions.checks.doctor.versions import Requirement, package_findings
-from gpu_core.decisions.checks.files.misspelt_names import misspelt_names
-from gpu_core.decisions.checks.files.without_effect import settings_without_effect
+from gpu_core.decisions.checks.files.policy_doubts import doubts_of_policy
 from gpu_core.decisions.checks.prefect.pool_claim import PoolClaim
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.policy import Policy
@@ -175,7 +174,7 @@ def _policy(options: DoctorOptions, settings: GpuWorkerSettings) -> tuple[Policy
         policy = load_policy(path)
     except InvalidInput as error:
         return Policy(version=1), [failed("settings.policy", str(error), "prefect-gpu check FILE")]
-    doubts = [*misspelt_names(policy, {}, None), *settings_without_effect(policy, {}, None)]
+    doubts = doubts_of_policy(policy, {})
     return policy, [
         ok("settings.policy", f"{path} can be used"),
         *[warning("settings.policy", f"{doubt.path} {doubt.message}") for doubt in doubts],

@@ -121,8 +121,8 @@ async def _unknown(client: PrefectClient, pool: str) -> InvalidInput:
         "is not a work pool of this server",
         got=pool,
         nearest=nearest_name(pool, ours),
-        allowed=listed(ours),
-        remedy=f"or create it with `{setup_command(pool, OUR_TYPES[0])}`",
+        allowed=listed(ours) if ours else None,
+        remedy=f"{'or ' if ours else ''}create it with `{setup_command(pool, OUR_TYPES[0])}`",
     )
 
 

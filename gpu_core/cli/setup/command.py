@@ -8,13 +8,14 @@ from prefect.client.base import ServerType
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import WorkPool
 
-from gpu_core.adapters.files.policy_file import load_policy
+from gpu_core.adapters.files.policy_file import load_policy_and_lines
 from gpu_core.cli.project.checks import (
     PoolFacts,
     check_deployments,
     left_behind,
     template_variables,
 )
+from gpu_core.cli.project.doubts import doubts_of_project
 from gpu_core.cli.project.file import ProjectFile, is_template, read_project_file
 from gpu_core.cli.setup.addresses import with_checked_addresses
 from gpu_core.cli.setup.blocks import have_blocks
@@ -31,6 +32,8 @@ from gpu_core.cli.setup.pool import (
 from gpu_core.cli.setup.project import have_project_deployments
 from gpu_core.cli.setup.session import Session, SetupError, say
 from gpu_core.cli.shared.prefect_api import ask
+from gpu_core.decisions.checks.files.findings import FileFinding
+from gpu_core.decisions.checks.files.policy_doubts import doubts_of_policy
 from gpu_core.decisions.model.pydantic_errors import refuse
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.variables.env_variable import variable_defaults
@@ -58,30 +61,38 @@ def setup(options: SetupOptions) -> int:
     project_path = options.prefect_file or DEFAULT_PROJECT
     is_wanted = options.prefect_file is not None or project_path.is_file()
     project = read_project_file(project_path) if is_wanted else None
-    policy = _policy(options.policy_path)
+    policy, doubts = _policy(options.policy_path)
 
     async def steps(client: PrefectClient) -> None:
         session = Session(client, options.dry_run)
-        await _apply(session, options, policy, project)
+        await _apply(session, options, policy, doubts, project)
 
     ask(steps)
     return 0
 
 
-def _policy(path: Path | None) -> Policy:
-    """The policy in the file, or in that of the project; without one, built-in values."""
+def _policy(path: Path | None) -> tuple[Policy, list[str]]:
+    """The policy and its doubts; without a file of it, built-in values."""
     if path is not None or DEFAULT_POLICY.is_file():
-        return load_policy(path or DEFAULT_POLICY)
+        found = path or DEFAULT_POLICY
+        policy, lines = load_policy_and_lines(found)
+        return policy, [_line(str(found), doubt) for doubt in doubts_of_policy(policy, lines)]
     say(
         "!", "policy", f"{DEFAULT_POLICY} does not exist: using the default; --policy names another"
     )
-    return Policy(version=1)
+    return Policy(version=1), []
+
+
+def _line(file: str, doubt: FileFinding) -> str:
+    place = file if doubt.line is None else f"{file}:{doubt.line}"
+    return f"{place} {doubt.path}: {doubt.message}"
 
 
 async def _apply(
     session: Session,
     options: SetupOptions,
     policy: Policy,
+    doubts: list[str],
     project: ProjectFile | None,
 ) -> None:
     pool = await read_pool(session.client, options.pool)
@@ -89,6 +100,11 @@ async def _apply(
     check_defaults(pool)
     if project is not None:
         await _check(session.client, options, pool, pool_type, policy, project)
+        own = [each for each in project.deployments if each.pool == options.pool]
+        found = doubts_of_project(own, project, policy)
+        doubts = [*doubts, *(_line(project.source, doubt) for doubt in found)]
+    for doubt in doubts:
+        say("!", *doubt.split(": ", 1))
     if session.dry_run:
         print("  dry run: nothing is changed", flush=True)
     await have_pool(session, options, pool, pool_type)

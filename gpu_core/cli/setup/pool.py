@@ -16,6 +16,7 @@ from gpu_core.decisions.kubernetes.variables.prefect_fields import without_field
 from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.errors import InvalidInput, listed
 from gpu_core.decisions.model.pydantic_errors import mistakes_in, refuse
+from gpu_core.decisions.policy.policy import PREFECT_DEFAULT_QUEUE
 from gpu_core.decisions.requests.variables.compact_schema import compact_form
 from gpu_core.decisions.requests.variables.env_variable import variable_defaults
 from gpu_core.worker import WORKERS, GpuKubernetesWorker, GpuProcessWorker
@@ -166,7 +167,7 @@ def _with_properties(template: dict[str, Any], properties: dict[str, Any]) -> di
 async def have_queues(
     session: Session, pool: WorkPool | None, options: SetupOptions, names: Sequence[str]
 ) -> None:
-    """Have a queue for each priority, the most urgent first."""
+    """Have a queue for each priority, the most urgent first; name those of no priority."""
     client = session.client
 
     async def priorities() -> dict[str, tuple[Any, int | None]]:
@@ -195,3 +196,6 @@ async def have_queues(
             await client.update_work_queue(queue_id, priority=priority)
             existing = await priorities()
         say("~", label, f"priority {current} -> {priority}")
+    for name in sorted({*existing} - {*names, PREFECT_DEFAULT_QUEUE}):
+        why = "not in the policy: its runs wait with UnknownQueue; add it to priorities"
+        say("!", f"work queue {name}", f"{why}, or delete it")

@@ -120,8 +120,9 @@ async def _read(client: PrefectClient, names: list[str]) -> dict[str, dict[str, 
     for deployment in deployments:
         flow = await client.read_flow(deployment.flow_id)
         fields = {field: getattr(deployment, field) for field in _FIELDS}
-        # Prefect makes one without a description with "" at first, and with None later.
-        fields["description"] = deployment.description or None
+        # Prefect makes one without a description with "" or "None" at first, with None later.
+        has_none = deployment.description in (None, "", "None")
+        fields["description"] = None if has_none else deployment.description
         fields["schedules"] = [
             (schedule.slug, str(schedule.schedule), schedule.active)
             for schedule in deployment.schedules

@@ -20,7 +20,6 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 _MOST_ERRORS = 20
 
 _OUR_ERROR = "gpu_core_invalid_input"
-
 _NO_MAPPING = "is not a mapping"
 
 # pydantic's error type -> what the value is not, and what would be accepted.
@@ -43,7 +42,6 @@ _WRONG_TYPES: Mapping[str, tuple[str, str | None]] = {
     "finite_number": ("is not a finite number", "a finite number"),
     "invalid_key": ("is not text", "text as a key"),
 }
-
 
 # These types of pydantic's are about a name, not about its value.
 _ABOUT_NAMES = ("extra_forbidden", "missing", "invalid_key")
@@ -234,6 +232,8 @@ def unknown_name(path: str, name: str, known: Sequence[str]) -> InvalidInput:
 
 def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
     error = _error_of(detail, model)
+    if detail["input"] is None and not detail["loc"]:
+        error.problem = "is empty"
     if detail["input"] is None and detail["loc"] and detail["type"] not in _ABOUT_NAMES:
         # `key:` in YAML. There is no value to show, so the message says that.
         error.problem = "has no value"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
-from gpu_core.decisions.catalog.product_names import nearest_gpu_types
+from gpu_core.decisions.catalog.product_names import gpu_types_meant, nearest_gpu_types
 from gpu_core.decisions.checks.files.findings import FileFinding
 from gpu_core.decisions.kubernetes.lint import Severity
 from gpu_core.decisions.model.errors import alternatives
@@ -37,8 +37,8 @@ def misspelt_names(
 ) -> list[FileFinding]:
     """The names in the policy that are unknown and close to a known one.
 
-    A policy may name GPU types, teams and queues of its own, so that an unknown name alone is no
-    finding.
+    A policy may name GPU types, teams and queues of its own. An unknown name alone is a finding
+    only for a GPU type with a quota: no pool has it.
 
     Args:
         policy: It has been read without errors.
@@ -59,24 +59,37 @@ def misspelt_names(
     ]
 
 
-def doubt_of_gpu_type(name: str, priced: Collection[str]) -> str | None:
-    """The doubt that this is a GPU type, for people; None: the name is known, or like no other.
+def doubt_of_gpu_type(name: str, policy: Policy | None) -> str | None:
+    """The doubt that a pool with this policy has this GPU type, for people; None: no doubt.
 
     Args:
-        priced: The GPU types with a price in the policy.
+        policy: It and the catalog name all GPU types. None: it is not known, and only a name close
+            to one of the catalog is a doubt.
     """
-    meant = _gpu_type_meant(name, priced)
-    if not meant:
+    prices = {} if policy is None else policy.prices
+    meant = _gpu_type_meant(name, prices)
+    unpriced = "" if name in prices else "has no price and "
+    if meant:
+        return f"{name!r} {unpriced}is not in the catalog; did you mean {alternatives(meant)}?"
+    is_known = name in prices or name in GPU_TYPES
+    if policy is None or is_known or name in dict(_offered_gpu_types(policy)).values():
         return None
-    prices = "" if name in priced else "has no price and "
-    return f"{name!r} {prices}is not in the catalog; did you mean {alternatives(meant)}?"
+    return f"{name!r} {unpriced}is not in the catalog; add prices.{name} if the pool has it"
 
 
 def doubt_of_team(name: str, policy: Policy) -> str | None:
-    """The doubt that this is a team, for people; None: the policy has it, or none like it."""
+    """The doubt that this is a team, for people; None: no doubt.
+
+    A team that the policy does not have shares what is left, unless the policy refuses it.
+    """
     known = dict.fromkeys(team for _, teams in _team_sections(policy) for team in teams)
     meant = None if name in known else _misspelt(name, known)
-    return None if meant is None else f"{name!r} is not in the policy; did you mean {meant!r}?"
+    question = "" if meant is None else f"; did you mean {meant!r}?"
+    quotas = policy.quotas
+    if quotas is not None and quotas.unlisted == "refused" and name not in quotas.teams:
+        remedy = question or f"; add quotas.teams.{name}"
+        return f"{name!r} has no quota and quotas.unlisted is refused: its runs never start{remedy}"
+    return None if meant is None else f"{name!r} is not in the policy{question}"
 
 
 def _gpu_types(policy: Policy) -> Iterator[_Doubt]:
@@ -86,7 +99,7 @@ def _gpu_types(policy: Policy) -> Iterator[_Doubt]:
             message = f"{name!r} is not in the catalog; did you mean {alternatives(meant)}?"
             doubt = message if meant else None
         else:
-            doubt = doubt_of_gpu_type(name, policy.prices)
+            doubt = doubt_of_gpu_type(name, policy)
         if doubt is not None:
             yield _Doubt(code=MISSPELT_GPU_TYPE, path=path, message=doubt)
 
@@ -94,18 +107,23 @@ def _gpu_types(policy: Policy) -> Iterator[_Doubt]:
 def _named_gpu_types(policy: Policy) -> Iterator[tuple[str, str]]:
     for name in policy.prices:
         yield f"prices.{name}", name
-    if policy.virtual_gpus is not None:
-        yield "virtual_gpus.gpu_type", policy.virtual_gpus.gpu_type
-    for index, nodes in enumerate(policy.kubernetes.provisioned):
-        yield f"kubernetes.provisioned.{index}.gpu_type", nodes.gpu_type
-    for index, offer in enumerate(policy.scale.offers):
-        yield f"scale.offers.{index}.gpu_type", offer.gpu_type
+    yield from _offered_gpu_types(policy)
     if policy.quotas is None:
         return
     for name, team in policy.quotas.teams.items():
         yield from _flavors(f"quotas.teams.{name}", team)
     for name, cohort in policy.quotas.cohorts.items():
         yield from _flavors(f"quotas.cohorts.{name}", cohort)
+
+
+def _offered_gpu_types(policy: Policy) -> Iterator[tuple[str, str]]:
+    """The GPU types that the pool has or gets by this policy."""
+    if policy.virtual_gpus is not None:
+        yield "virtual_gpus.gpu_type", policy.virtual_gpus.gpu_type
+    for index, nodes in enumerate(policy.kubernetes.provisioned):
+        yield f"kubernetes.provisioned.{index}.gpu_type", nodes.gpu_type
+    for index, offer in enumerate(policy.scale.offers):
+        yield f"scale.offers.{index}.gpu_type", offer.gpu_type
 
 
 def _flavors(path: str, quota: Quota) -> Iterator[tuple[str, str]]:
@@ -122,14 +140,13 @@ def _flavors(path: str, quota: Quota) -> Iterator[tuple[str, str]]:
 
 
 def _gpu_type_meant(name: str, priced: Collection[str]) -> tuple[str, ...]:
-    """The priced types that the name may stand for, else those of the catalog."""
+    """The types of the same product, else of the nearest name: priced ones before the catalog's."""
     if name in priced or name in GPU_TYPES:
         return ()
-    for known in (priced, GPU_TYPES):
-        meant = nearest_gpu_types(name, known)
-        if meant:
-            return meant
-    return ()
+    lists = (priced, GPU_TYPES)
+    candidates = [gpu_types_meant(name, known) for known in lists]
+    candidates += [nearest_gpu_types(name, known) for known in lists]
+    return next(filter(None, candidates), ())
 
 
 def _teams(policy: Policy) -> Iterator[_Doubt]:

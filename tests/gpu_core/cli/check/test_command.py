@@ -147,7 +147,7 @@ def test_good_files(
         ),
         pytest.param("p.yaml", "", "is not a policy, a prefect.yaml, ", id="an empty file"),
         pytest.param("p.yaml", "- 1\n", "it holds no mapping", id="a list"),
-        pytest.param("p.yaml", "services: {}\n", "keys services", id="another file"),
+        pytest.param("p.yaml", "services: {}\n", "the key services", id="another file"),
         pytest.param(
             "p.json",
             json.dumps({"variables": {"properties": {}}, "job_configuration": {"job_manifest": 3}}),
@@ -320,6 +320,51 @@ def test_a_team_of_a_deployment_that_is_close_to_one_of_the_policy_is_a_warning(
         assert "misspelt-team" not in said
     else:
         assert f"job_variables.team: {team!r} is not in the policy; {want}" in said
+
+
+@pytest.mark.parametrize(
+    ("fields", "variables", "want"),
+    [
+        pytest.param(
+            "quotas: {unlisted: refused, teams: {research: {nominal_quota: {any: 8}}}}",
+            "team: speech",
+            "job_variables.team: 'speech' has no quota and quotas.unlisted is refused: "
+            "its runs never start; add quotas.teams.speech",
+            id="a team that the policy refuses",
+        ),
+        pytest.param(
+            "quotas: {unlisted: refused, teams: {research: {nominal_quota: {any: 8}}}}",
+            "team: reserch",
+            "its runs never start; did you mean 'research'?",
+            id="a refused team that is misspelt",
+        ),
+        pytest.param(
+            "prices: {h100-80gb: {on-demand: 4}}",
+            "gpu_type: [house, h100-80gb]",
+            "gpu_type: 'house' has no price and is not in the catalog; "
+            "add prices.house if the pool has it",
+            id="a GPU type that the policy does not know",
+        ),
+        pytest.param(
+            "virtual_gpus: {gpu_type: house, count: 2}", "gpu_type: house", None, id="virtual GPUs"
+        ),
+        pytest.param("prices: {house: {on-demand: 1}}", "gpu_type: house", None, id="a price"),
+        pytest.param("prices: {house: {on-demand: 1}}", "gpu_type: auto", None, id="any type"),
+    ],
+)
+def test_names_of_a_deployment_that_the_policy_lacks_are_a_warning(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    fields: str,
+    variables: str,
+    want: str | None,
+) -> None:
+    policy, path = tmp_path / "policy.yaml", tmp_path / "prefect.yaml"
+    policy.write_text(f"version: 1\n{fields}\n")
+    path.write_text(PROJECT.replace("job_variables: {", f"job_variables: {{{variables}, "))
+    assert main(["check", str(path), str(policy)]) == 0
+    said = capsys.readouterr().out
+    assert want in said if want else "0 warnings" in said
 
 
 def test_the_mistakes_of_deployments_are_in_the_order_of_their_lines(

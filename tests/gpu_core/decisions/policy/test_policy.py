@@ -70,7 +70,7 @@ def test_priority_of_queue(queue, want_points):
 @pytest.mark.parametrize(
     ("data", "want_message"),
     [
-        pytest.param(None, "policy is not a mapping", id="an empty file"),
+        pytest.param(None, "policy is empty", id="an empty file"),
         pytest.param([1], "policy is not a mapping (got [1])", id="a list"),
         pytest.param({}, "policy: version is missing", id="no version"),
         pytest.param(
@@ -362,7 +362,7 @@ def test_errors_survive_a_process_boundary():
 @pytest.mark.parametrize(
     ("text", "want_message"),
     [
-        pytest.param("", "{path} is not a mapping", id="an empty file"),
+        pytest.param("", "{path} is empty", id="an empty file"),
         pytest.param(
             "version: 1\npreemption:\n  enabld: true\n",
             "{path}:3: preemption.enabld is not a known name",

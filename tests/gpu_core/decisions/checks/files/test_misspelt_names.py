@@ -75,6 +75,25 @@ def virtual(gpu_type: str) -> dict[str, object]:
             id="in a quota",
         ),
         pytest.param(
+            {
+                **virtual("our-own"),
+                "quotas": {"teams": {"vision": {"nominal_quota": {"house": 8, "our-own": 1}}}},
+            },
+            [
+                "quotas.teams.vision.nominal_quota.house: 'house' has no price and is not in the "
+                "catalog; add prices.house if the pool has it"
+            ],
+            id="a quota of a type that nothing else names",
+        ),
+        pytest.param(
+            {"prices": PRICES, **virtual("h100-90gb")},
+            [
+                "virtual_gpus.gpu_type: 'h100-90gb' has no price and is not in the catalog; "
+                "did you mean 'h100-80gb'?"
+            ],
+            id="the same product in the catalog is nearer than another one with a price",
+        ),
+        pytest.param(
             {"scale": {"offers": [{"gpu_type": "l40ss", "gpus_per_node": 4}]}},
             [
                 "scale.offers.0.gpu_type: 'l40ss' has no price and is not in the catalog; "
