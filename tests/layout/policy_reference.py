@@ -44,7 +44,7 @@ _UNITS_S = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 def policy_tables() -> str:
     """A table for each section of the policy, the whole file first."""
     paths: dict[type[Section], list[str]] = {}
-    for path, model in _sections("", Policy):
+    for path, model in sections("", Policy):
         paths.setdefault(model, []).append(path)
     return "\n".join(line for model, known in paths.items() for line in _table(known, model))
 
@@ -53,7 +53,7 @@ def undescribed() -> list[str]:
     """The keys of the policy that have neither a docstring nor a section of their own."""
     return [
         f"{model.__name__}.{name}"
-        for _, model in _sections("", Policy)
+        for _, model in sections("", Policy)
         for name in _own_fields(model)
         if name not in _docstrings(model) and _section_in(_hints(model)[name]) is None
     ]
@@ -67,13 +67,13 @@ def _table(paths: Sequence[str], model: type[Section]) -> Iterator[str]:
     yield ""
 
 
-def _sections(path: str, model: type[Section]) -> Iterator[tuple[str, type[Section]]]:
+def sections(path: str, model: type[Section]) -> Iterator[tuple[str, type[Section]]]:
     """This section and those inside it, each with its dotted path."""
     yield path, model
     for name, field in model.model_fields.items():
         inner = _section_in(_hints(model)[name])
         if inner is not None:
-            yield from _sections(_inner_path(path, model, name, field), inner)
+            yield from sections(_inner_path(path, model, name, field), inner)
 
 
 def _inner_path(path: str, model: type[Section], name: str, field: FieldInfo) -> str:
@@ -83,6 +83,13 @@ def _inner_path(path: str, model: type[Section], name: str, field: FieldInfo) ->
     return f"{path}.{key}{'.NAME' if 'Mapping' in text else '[]' if is_list else ''}".lstrip(".")
 
 
+def kind_of_field(model: type[Section], name: str) -> str:
+    """The type of a field in words, such as `duration > 0`."""
+    hint = _hints(model)[name]
+    named = next((kind for end, kind in _BY_NAME.items() if name.endswith(end)), None)
+    return f"{named}{' or null' if type(None) in get_args(hint) else ''}" if named else _type(hint)
+
+
 def _row(path: str, model: type[Section], name: str) -> str:
     field, hint = model.model_fields[name], _hints(model)[name]
     inner = _section_in(hint)
@@ -90,8 +97,7 @@ def _row(path: str, model: type[Section], name: str) -> str:
     if inner is not None:
         section = _inner_path(path, model, name, field)
         said = f"{said} See `{section}`.".strip()
-    named = next((kind for end, kind in _BY_NAME.items() if name.endswith(end)), None)
-    kind = f"{named}{' or null' if type(None) in get_args(hint) else ''}" if named else _type(hint)
+    kind = kind_of_field(model, name)
     default = "required" if field.is_required() else _default(name, field.default, inner)
     return f"| `{field.alias or name}` | {kind} | {default} | {_sentence(said)} |"
 

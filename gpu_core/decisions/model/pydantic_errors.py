@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
-from gpu_core.decisions.model.units import count
+from gpu_core.decisions.model.units import count, with_a_unit
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -269,14 +269,14 @@ def _error_of(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
             )
         case "greater_than_equal":
             allowed = _bounds(model, location) or f"{context['ge']}{_unit(model, location)} or more"
-            return InvalidInput(path, "is too small", got=got, allowed=allowed)
+            remedy = with_a_unit(got) if _unit(model, location) else None
+            return InvalidInput(path, "is too small", got=got, allowed=allowed, remedy=remedy)
         case "greater_than":
             allowed = _bounds(model, location) or f"over {context['gt']:g}{_unit(model, location)}"
             return InvalidInput(path, "is too small", got=got, allowed=allowed)
         case "less_than_equal":
-            allowed = (
-                _bounds(model, location) or f"at most {context['le']:,}{_unit(model, location)}"
-            )
+            most = f"at most {context['le']:,}{_unit(model, location)}"
+            allowed = _bounds(model, location) or most
             return InvalidInput(path, "is too large", got=got, allowed=allowed)
         case "string_pattern_mismatch":
             allowed = f"text of the form {context['pattern']}"

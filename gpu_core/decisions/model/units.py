@@ -59,6 +59,13 @@ def parse_duration_s(value: object, field: str) -> int:
     return seconds
 
 
+def with_a_unit(got: object) -> str | None:
+    """What to write for a number of seconds that was probably meant in another unit."""
+    if type(got) is not int or got <= 0:
+        return None
+    return f"a number without a unit is seconds: write '{got}m', '{got}h' or '{got}d'"
+
+
 def _in_short(text: str) -> str | None:
     """The duration that is written out here, such as `3 hours`, in the form that is read."""
     match = _WRITTEN_OUT.fullmatch(text[:_LONGEST_TEXT].strip().lower())

@@ -1,20 +1,26 @@
 """Policy section `fair_share`: how past usage decides who comes first."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.section import Name, PositiveDuration, Section, Weight
+from gpu_core.decisions.model.section import Duration, Name, PositiveDuration, Section, Weight
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
+
+# The usage of an hour that a start is charged with is gone after ten shorter ones: nothing is
+# shared then. And `7` is 7 s, where Slurm's 7 days (PriorityDecayHalfLife=7-0) were meant.
+_LEAST_HALF_LIFE_S = 600
 
 
 class FairSharePolicy(Section):
     """The effect of past usage on the order, with the ordering key `fair-share`."""
 
-    half_life_s: PositiveDuration = Field(default=24 * SECONDS_PER_HOUR, alias="half_life")
-    """The time after which usage counts half."""
+    half_life_s: Annotated[Duration, Field(ge=_LEAST_HALF_LIFE_S)] = Field(
+        default=24 * SECONDS_PER_HOUR, alias="half_life"
+    )
+    """The time after which usage counts half, 10 minutes at least."""
     by: Literal["team", "user", "team-and-user"] = "team-and-user"
     """The owners that share: teams, users, or teams and then the users of each team."""
     measure: Literal["gpu-hours", "dollars"] = "gpu-hours"

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gpu_core.decisions.model.section import PositiveDuration, Section
+from gpu_core.decisions.model.section import Duration, Section
 
 HangAction = Literal["off", "name", "restart"]
 
@@ -15,7 +15,7 @@ class HangPolicy(Section):
     action: HangAction = "name"
     """`off`: nothing. `name`: its page says which rank hangs, where and how. `restart`: the attempt
     also ends as `Hung`, which counts towards `max_failures`, and the next one resumes elsewhere."""
-    stuck_after_s: Annotated[PositiveDuration, Field(ge=15)] | None = Field(
+    stuck_after_s: Annotated[Duration, Field(ge=15)] | None = Field(
         default=None, alias="stuck_after"
     )
     """The time without a step after which a run is hung, 15 s at least. Runs are judged every 15 s,

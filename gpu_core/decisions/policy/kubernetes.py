@@ -11,7 +11,7 @@ from pydantic import Field
 
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import parsed_by
-from gpu_core.decisions.model.section import Name, PositiveDuration, Section
+from gpu_core.decisions.model.section import Duration, Name, PositiveDuration, Section
 from gpu_core.decisions.policy.kubernetes_version import Capabilities, capabilities_of
 from gpu_core.decisions.policy.provisioned_nodes import (
     ProvisionedNodes,
@@ -222,7 +222,7 @@ class KubernetesPolicy(Section):
     """The user id that `restricted` sets; None: that of the image, which must not be root."""
     has_priority_classes: bool = Field(default=False, alias="priority_classes")
     """Whether pods get the PriorityClass of their queue, which the Helm chart installs."""
-    termination_grace_s: Annotated[PositiveDuration, Field(ge=LEAST_TERMINATION_GRACE_S)] = Field(
+    termination_grace_s: Annotated[Duration, Field(ge=LEAST_TERMINATION_GRACE_S)] = Field(
         default=120, alias="termination_grace"
     )
     """The time from SIGTERM to SIGKILL on nodes that are not spot."""

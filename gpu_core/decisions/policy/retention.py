@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gpu_core.decisions.model.section import PositiveDuration, Section
+from gpu_core.decisions.model.section import Duration, Section
 
 _MONTH_S = 31 * 86_400
 
@@ -15,7 +15,7 @@ class RetentionPolicy(Section):
     Runs, attempts and machines stay.
     """
 
-    decisions_s: Annotated[PositiveDuration, Field(ge=_MONTH_S)] | None = Field(
+    decisions_s: Annotated[Duration, Field(ge=_MONTH_S)] | None = Field(
         default=None, alias="decisions"
     )
     """The age up to which records of the log of decisions are kept, counted from the end of a

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import parsed_by
-from gpu_core.decisions.model.section import PositiveDuration, Section
+from gpu_core.decisions.model.section import Duration, Section
 
 
 def _prometheus_url(value: object, field: str) -> str:
@@ -34,7 +34,7 @@ class TelemetryPolicy(Section):
     prometheus_url: Annotated[str, parsed_by(_prometheus_url)] | None = None
     """The Prometheus that scrapes the GPUs of pods from our node exporter or from dcgm-exporter,
     such as `http://prometheus.monitoring:9090`. None: pods are not sampled."""
-    planning_window_s: Annotated[PositiveDuration, Field(ge=60, le=3600)] | None = Field(
+    planning_window_s: Annotated[Duration, Field(ge=60, le=3600)] | None = Field(
         default=None, alias="planning_window"
     )
     """The last minutes over which plans average measurements, 1 minute to 1 hour. `least-loaded`

@@ -132,6 +132,12 @@ def test_priority_of_queue(queue, want_points):
             id="an interval of nothing",
         ),
         pytest.param(
+            {"version": 1, "fair_share": {"half_life": 7}},
+            "policy: fair_share.half_life is too small (got 7); allowed: 600 s or more; "
+            "a number without a unit is seconds: write '7m', '7h' or '7d'",
+            id="days without a unit",
+        ),
+        pytest.param(
             {"version": 1, "preemption": {"enabled": "yes"}},
             "policy: preemption.enabled is not true or false (got 'yes'); allowed: true or false",
             id="text for a switch",
