@@ -102,6 +102,9 @@ class PreemptionIndex:
         self._by_team: dict[str | None, list[Holding]] = {}
         for holding in candidates.holdings:
             self._by_team.setdefault(holding.account.team, []).append(holding)
+        self.teams: Set[str | None] = self._by_team.keys()
+        """The teams with a candidate at first."""
+        self._ranked: dict[str | None, list[tuple[Loss, Holding]]] = {}
         self._gpus_by_team: dict[str | None, Counter[str]] = {}
         self._node_candidates: dict[PreemptionScope, NodeCandidates] = {}
         self._nodes: dict[str, _NodeHoldings] = {}
@@ -129,11 +132,17 @@ class PreemptionIndex:
             return _NO_ACCOUNTS
         return self._entitlements.borrowing(scope.reclaims, scope.cohorts)
 
-    def holdings_of(self, teams: Iterable[str | None]) -> Iterable[Holding]:
-        """The holdings of the candidates of these teams."""
-        return (
-            h for t in teams for h in self._by_team.get(t, ()) if h.workload_id in self.candidates
-        )
+    def ranked_of(self, team: str | None) -> list[tuple[Loss, Holding]]:
+        """The candidates of the team with what each loses, the least first."""
+        ranked = self._ranked.get(team)
+        if ranked is None:
+            candidates = self.candidates
+            ranked = self._ranked[team] = sorted(
+                (candidates[h.workload_id].loss, h)
+                for h in self._by_team.get(team, ())
+                if h.workload_id in candidates
+            )
+        return [pair for pair in ranked if pair[1].workload_id in self.candidates]
 
     def gpus_of_team(self, team: str | None) -> Mapping[str, int]:
         """How many GPUs of each node did candidates of this team hold at first?"""
@@ -172,18 +181,11 @@ class NodeCandidates:
         self._scope = scope
         self._borrowing = index.borrowing(scope)
         self._initially_borrowing = self._borrowing_read = self._borrowing
-        if scope.any_team:
-            holdings = index.candidates.holdings
-        elif scope.priority is not None:
-            holdings = index.holdings_of([scope.team])
-        else:
-            holdings = index.holdings_of({account.team for account in self._borrowing})
-        self.nodes: Set[str] = {
-            share.node
-            for holding in holdings
-            if scope.includes(holding, self._borrowing)
-            for share in holding.allocation.placement.shares
-        }
+        self._least: dict[str, Loss] = {}
+        for loss, holding in self._in_scope():
+            for share in holding.allocation.placement.shares:
+                self._least.setdefault(share.node, loss)
+        self.nodes: Set[str] = self._least.keys()
         """Nodes with a candidate when the scope was first used. Of a scope with both parts: by
         priority only."""
         self.names_all = scope.priority is None or not scope.reclaims
@@ -196,17 +198,42 @@ class NodeCandidates:
         self._known: dict[str, tuple[_NodeHoldings, Set[Account], CandidateSet | None]] = {}
         """The last answer for a node, and what it was about."""
 
+    def _in_scope(self) -> list[tuple[Loss, Holding]]:
+        """The candidates in scope, the least loss first. Of both parts: those by priority."""
+        index, scope, borrowing = self._index, self._scope, self._borrowing
+        if scope.any_team:
+            teams = index.teams
+        elif scope.priority is not None:
+            teams = {scope.team}
+        else:
+            teams = {account.team for account in borrowing}
+        ranked = sorted(pair for team in teams for pair in index.ranked_of(team))
+        return [pair for pair in ranked if scope.includes(pair[1], borrowing)]
+
+    def least_on(self, node: str) -> Loss | None:
+        """No set of its candidates on the node loses less; None: it has none.
+
+        Of a scope with both parts candidates may join: nothing is known.
+        """
+        return self._least.get(node) if self.names_all else Loss()
+
     def most_gpus_on(self, node: str) -> float:
         """How many GPUs of the node could its candidates hold at most?"""
         if self.names_all and node not in self.nodes:
             return 0
         return math.inf if self._gpus_by_node is None else self._gpus_by_node.get(node, 0)
 
-    def on(self, node: str) -> "CandidateSet | None":
-        """The candidates that the node has now; None: none."""
+    def on(self, node: str, borrowing: Set[Account] | None = None) -> "CandidateSet | None":
+        """The candidates that the node has now; None: none.
+
+        Args:
+            node: The node.
+            borrowing: The accounts that borrow; None: those that do now.
+        """
         if self.names_all and node not in self.nodes:
             return None
-        on_node, borrowing = self._index.on(node), self._borrowing_now()
+        on_node = self._index.on(node)
+        borrowing = self.borrowing_now() if borrowing is None else borrowing
         known = self._known.get(node)
         if known is not None and known[0] is on_node and known[1] is borrowing:
             return known[2]
@@ -227,10 +254,11 @@ class NodeCandidates:
 
     def holdings_on(self, node: str) -> list[Holding]:
         """The holdings on the node that are in scope, protected or not, by id."""
-        includes, borrowing = self._scope.includes, self._borrowing_now()
+        includes, borrowing = self._scope.includes, self.borrowing_now()
         return [h for h in self._index.on(node).holdings if includes(h, borrowing)]
 
-    def _borrowing_now(self) -> Set[Account]:
+    def borrowing_now(self) -> Set[Account]:
+        """The accounts that borrow what may be reclaimed; the same object while they are."""
         if not self._scope.reclaims:
             return _NO_ACCOUNTS
         borrowing = self._index.borrowing(self._scope)

@@ -14,7 +14,7 @@ from gpu_core.decisions.scheduling.eviction.candidates import (
     PreemptionScope,
 )
 from gpu_core.decisions.scheduling.eviction.cost import Loss, PreemptionCandidate
-from gpu_core.decisions.scheduling.state.allocations import Holding
+from gpu_core.decisions.scheduling.state.allocations import Account, Holding
 
 _INFINITE = Loss(lost=10**30)
 """More than any set loses."""
@@ -82,18 +82,19 @@ class Victims:
         """The loss of the cheapest victim by priority: a mix loses more."""
         least = self._least.get(scope.own)
         if least is None:
-            holdings = self._index.holdings_of([scope.team])
             losses = (
-                self._candidates[h.workload_id].loss
-                for h in holdings
+                loss
+                for loss, h in self._index.ranked_of(scope.team)
                 if h.protected_until_s <= self._index.now_s and scope.includes_by_priority(h)
             )
-            least = self._least[scope.own] = min(losses, default=_INFINITE)
+            least = self._least[scope.own] = next(losses, _INFINITE)
         return least
 
     def node_loss(self, shape: Shape, scope: PreemptionScope, node: str) -> Loss | None:
         """The loss of freeing the node for the shape; None: it cannot be freed."""
-        return self._cover(shape, self._index.node_candidates(scope), counts_only_gpus(shape), node)
+        node_candidates = self._index.node_candidates(scope)
+        borrowing = node_candidates.borrowing_now()
+        return self._cover(shape, node_candidates, counts_only_gpus(shape), node, borrowing)
 
     def _choice(
         self,
@@ -135,12 +136,25 @@ class Victims:
             worth = node_candidates.nodes | set(self._after_draining.with_room(shape))
         else:
             worth = None
+        bound = partial(self._bound, shape, node_candidates)
         cover = partial(self._cover, shape, node_candidates, counts_only_gpus(shape))
         group_of = self._after_draining.group_numbers(shape)
-        return _Covers(group_of, cover, worth, len(self._index.changed))
+        borrowing = node_candidates.borrowing_now
+        return _Covers(group_of, bound, cover, borrowing, worth, len(self._index.changed))
+
+    def _bound(self, shape: Shape, node_candidates: NodeCandidates, node: str) -> Loss | None:
+        """Freeing the node loses no less; None: it cannot be freed."""
+        if self._after_draining[node].has_left(shape):
+            return Loss()
+        return node_candidates.least_on(node)
 
     def _cover(
-        self, shape: Shape, node_candidates: NodeCandidates, are_counted: bool, node: str
+        self,
+        shape: Shape,
+        node_candidates: NodeCandidates,
+        are_counted: bool,
+        node: str,
+        borrowing: Set[Account],
     ) -> Loss | None:
         node_info = self._after_draining[node]
         if node_info.has_left(shape):
@@ -148,7 +162,7 @@ class Victims:
         missing_gpus = shape.gpu_count - node_info.free_gpus
         if are_counted and missing_gpus > node_candidates.most_gpus_on(node):
             return None
-        candidate_set = node_candidates.on(node)
+        candidate_set = node_candidates.on(node, borrowing)
         if candidate_set is None:
             return None
         # Where only whole GPUs count, their number decides.
@@ -213,12 +227,26 @@ class Victims:
         return reduce(Loss.plus, (c.loss for c in chosen), Loss())
 
 
+class _Entry(NamedTuple):
+    """What it loses to free a node, or a bound of that, which comes before an equal loss."""
+
+    loss: Loss
+    is_exact: bool
+    node: str
+    borrowing: Set[Account] | None
+    """Of a bound: the accounts that borrowed when the node was read."""
+
+
 class _Covers:
     """The loss of freeing each node for one shape, the cheapest first.
 
+    A loss is computed once a search comes to its bound: most nodes are never among the cheapest.
+
     Args:
         group_of: The number of each node's group.
-        cover: The loss on a node; None: the shape cannot fit there.
+        bound: The loss on a node is no less; None: the shape cannot fit there. Found fast.
+        cover: The loss on a node while these accounts borrow; None: the shape cannot fit there.
+        borrowing: The accounts that borrow now.
         worth: The nodes to read first; None: all.
         read: The number of node changes before this.
     """
@@ -226,14 +254,18 @@ class _Covers:
     def __init__(
         self,
         group_of: Mapping[str, int],
-        cover: Callable[[str], Loss | None],
+        bound: Callable[[str], Loss | None],
+        cover: Callable[[str, Set[Account]], Loss | None],
+        borrowing: Callable[[], Set[Account]],
         worth: Set[str] | None,
         read: int,
     ) -> None:
         self._group_of = group_of
+        self._bound = bound
         self._cover = cover
-        self._heaps: dict[int, list[tuple[Loss, str]]] = {}
-        self._current: dict[str, Loss | None] = {}
+        self._borrowing = borrowing
+        self._heaps: dict[int, list[_Entry]] = {}
+        self._current: dict[str, _Entry] = {}
         self._unread = self._group_of.keys() if worth is None else worth
         self._read = read
 
@@ -241,10 +273,9 @@ class _Covers:
         """Reads again the nodes that have changed since the last time."""
         unread = self._unread | set(changed[self._read :])
         self._unread, self._read = frozenset(), len(changed)
+        borrowing, bound = self._borrowing(), self._bound
         for node in unread & self._group_of.keys():
-            loss = self._current[node] = self._cover(node)
-            if loss is not None:
-                heappush(self._heaps.setdefault(self._group_of[node], []), (loss, node))
+            self._note(node, bound(node), borrowing)
 
     def cheapest(
         self, group: int, count: int, is_open: Callable[[str], bool]
@@ -252,17 +283,28 @@ class _Covers:
         """The `count` cheapest nodes of the group, or none."""
         heap = self._heaps.get(group, [])
         taken: list[tuple[Loss, str]] = []
-        seen: list[tuple[Loss, str]] = []
+        seen: list[_Entry] = []
         while heap and len(taken) < count:
-            loss, node = heappop(heap)
-            if self._current[node] != loss or (seen and seen[-1] == (loss, node)):
+            entry = heappop(heap)
+            if self._current.get(entry.node) is not entry:
                 continue
-            seen.append((loss, node))
-            if is_open(node):
-                taken.append((loss, node))
+            if not is_open(entry.node):
+                seen.append(entry)
+            elif entry.borrowing is not None:
+                self._note(entry.node, self._cover(entry.node, entry.borrowing), None)
+            else:
+                seen.append(entry)
+                taken.append((entry.loss, entry.node))
         for entry in seen:
             heappush(heap, entry)
         return taken if len(taken) == count else []
+
+    def _note(self, node: str, loss: Loss | None, borrowing: Set[Account] | None) -> None:
+        if loss is None:
+            self._current.pop(node, None)
+            return
+        entry = self._current[node] = _Entry(loss, borrowing is None, node, borrowing)
+        heappush(self._heaps.setdefault(self._group_of[node], []), entry)
 
 
 def release_holding(node_info: NodeInfo, holding: Holding) -> None:
