@@ -2,9 +2,9 @@
 
     python -m benchmarks.decision_speed --data DIR [--out results.json]
 
-Processor time of one core, the planner alone. A worker plans each cycle anew and reads every
-explanation, and Python seldom looks for garbage in it: so it is here. A planner that is kept from
-cycle to cycle, as simulations do, is timed without the changes; both must make the same plan.
+Processor time of one core, the planner alone. A worker keeps its planner from cycle to cycle and
+reads every explanation, and Python seldom looks for garbage in it: so it is here. Its first cycle,
+which reads all anew, is timed apart; both must make the same plan.
 References: KAI's own thread on reclaiming (172 s to 166 s, its pull request 1809) and Kueue's on a
 gang with 700 victims (a cycle of 40 s, its issue 13148); both place pods on a real API's objects,
 which this does not. Where no number is published, our own goal stands instead.
@@ -24,7 +24,11 @@ from benchmarks.report import percentile
 from gpu_core.decisions.model.cluster import Allocation, Node, NodeShare, Placement, Snapshot
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Shape, Workload
 from gpu_core.decisions.policy.policy import Policy, parse_policy
-from gpu_core.decisions.scheduling.cycle.planner import Planner, plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import (
+    Planner,
+    SnapshotPlanner,
+    plan_cycle,
+)
 from gpu_core.decisions.scheduling.plan.plan import Admit, Plan, Preempt
 from gpu_core.worker.operations.garbage import rare_garbage_collection
 
@@ -126,15 +130,15 @@ def cycles(
     taken = [pool.cycle(step) for step in range(_CYCLES)]
     name = f"{pending:,} pending, {nodes:,} nodes, {teams} teams"
     what = f"quotas {'on' if with_quotas else 'off'}, preemption {'on' if preempts else 'off'}"
-    for kind, goal_s, times in (
-        ("worker's cycle", 0.25, [worker for worker, _ in taken]),
-        ("planner that is kept", 0.25, [kept for _, kept in taken[1:]]),
+    for kind, times in (
+        ("worker's cycle", [kept for kept, _ in taken[1:]]),
+        ("its first cycle", [cold for _, cold in taken]),
     ):
         decided_s, reported_s = [t.decided_s for t in times], [t.reported_s for t in times]
         yield Row(
             name=f"{kind}, p99: {name}",
             seconds=percentile(reported_s, 0.99),
-            goal_s=goal_s,
+            goal_s=0.25,
             reference="–",
             detail=f"{what}; p50 {percentile(reported_s, 0.5):.3f} s; without explanations "
             f"p99 {percentile(decided_s, 0.99):.3f} s, p50 {percentile(decided_s, 0.5):.3f} s",
@@ -173,52 +177,45 @@ class _Pool:
         self._pending = {w.workload_id: w for w in waiting}
         self._waiting = waiting
         self._rng = random.Random(2)
-        self._kept = Planner(policy, cluster)
-        self._kept.load(allocations)
-        for workload in waiting:
-            self._kept.submit(workload)
+        self._planner = SnapshotPlanner()
 
     def cycle(self, step: int) -> tuple[_Taken, _Taken]:
-        """How long do a worker's cycle, which plans anew, and a planner that is kept take?"""
+        """How long does a worker's cycle take, and how long one that reads all anew?"""
         now = _NOW + timedelta(seconds=30 * step)
+        # As a worker makes them, anew for each cycle: equal to those of the last one.
         snapshot = Snapshot(
             nodes=self._cluster,
-            allocations=tuple(self._holders.values()),
-            pending=tuple(self._pending.values()),
+            allocations=tuple(replace(held) for held in self._holders.values()),
+            pending=tuple(replace(workload) for workload in self._pending.values()),
         )
         began = time.process_time()
-        plan = plan_cycle(snapshot, self._policy, now)
-        worker = _Taken(began, plan)
+        plan = self._planner.plan(snapshot, self._policy, now)
+        kept = _Taken(began, plan)
         began = time.process_time()
-        again = self._kept.plan(now)
-        kept = _Taken(began, again)
+        again = plan_cycle(snapshot, self._policy, now)
+        cold = _Taken(began, again)
         if plan != again:
             raise AssertionError("a planner that is kept plans something else")
         self._carry_out(plan, now)
         self._change(step, now)
-        return worker, kept
+        return kept, cold
 
     def _carry_out(self, plan: Plan, now: datetime) -> None:
         for command in plan.commands:
             match command:
                 case Admit(workload_id=workload_id, placement=placement):
-                    self._kept.withdraw(workload_id)
-                    allocation = Allocation(
+                    self._holders[workload_id] = Allocation(
                         workload=self._pending.pop(workload_id),
                         attempt=1,
                         placement=placement,
                         admitted_at=now,
                     )
-                    self._holders[workload_id] = allocation
-                    self._kept.allocate(allocation)
                 case Preempt(workload_id=workload_id):
                     victim = self._holders.pop(workload_id).workload
-                    self._kept.release(workload_id)
-                    self._submit(victim)
+                    self._pending[workload_id] = victim
 
     def _change(self, step: int, now: datetime) -> None:
         for workload_id in self._rng.sample(sorted(self._holders), len(self._holders) // 100):
-            self._kept.release(workload_id)
             del self._holders[workload_id]
         for i in range(len(self._waiting) // 100):
             newcomer = replace(
@@ -227,11 +224,7 @@ class _Pool:
                 name=f"n{i}",
                 submitted_at=now,
             )
-            self._submit(newcomer)
-
-    def _submit(self, workload: Workload) -> None:
-        self._pending[workload.workload_id] = workload
-        self._kept.submit(workload)
+            self._pending[newcomer.workload_id] = newcomer
 
 
 def reclaim() -> Row:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from gpu_core.decisions.model.cluster import Allocation, Snapshot
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.scheduling.cycle.isolation import plan_apart
+from gpu_core.decisions.scheduling.cycle.planner import SnapshotPlanner
 from gpu_core.decisions.scheduling.plan.plan import Admit, Plan, Preempt
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_faults import RunFaults
@@ -54,6 +55,7 @@ class Planning:
         self._scale_hints = scale_hints
         self._faults = faults
         self._note_outdated = note_outdated
+        self._planner = SnapshotPlanner()
         self._preemptors: set[str] = set()
 
     def plan(
@@ -84,7 +86,7 @@ class Planning:
                 self._attempts.holding(), nodes, allocations, policy, now
             ),
         )
-        found = plan_apart(snapshot, policy, now)
+        found = plan_apart(snapshot, policy, now, self._planner)
         for workload, error in found.faults:
             self._faults.note(workload.workload_id, workload.name, "planned", error, now)
         return found.plan

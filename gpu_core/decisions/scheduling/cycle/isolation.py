@@ -8,7 +8,7 @@ from typing import TypeVar
 from gpu_core.decisions.model.cluster import Allocation, Snapshot
 from gpu_core.decisions.model.workload import Shape, Workload, without_request
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
+from gpu_core.decisions.scheduling.cycle.planner import SnapshotPlanner, plan_cycle
 from gpu_core.decisions.scheduling.plan.plan import Plan
 
 T = TypeVar("T")
@@ -23,7 +23,9 @@ class IsolatedPlan:
     """Workloads left out, each with its error. Of one that holds GPUs the allocation counts."""
 
 
-def plan_apart(snapshot: Snapshot, policy: Policy, now: datetime) -> IsolatedPlan:
+def plan_apart(
+    snapshot: Snapshot, policy: Policy, now: datetime, planner: SnapshotPlanner | None = None
+) -> IsolatedPlan:
     """The plan for now, without the workloads that make planning fail.
 
     All are planned together first. If that fails, halves of the queue are tried, then halves of
@@ -33,12 +35,13 @@ def plan_apart(snapshot: Snapshot, policy: Policy, now: datetime) -> IsolatedPla
         snapshot: As for `plan_cycle`.
         policy: The rules and prices.
         now: Aware.
+        planner: Has planned for the pool before, which makes this plan faster; None: none has.
 
     Raises:
         Exception: Planning fails without any workload, too.
     """
     try:
-        return IsolatedPlan(plan=plan_cycle(snapshot, policy, now))
+        return IsolatedPlan(plan=(planner or SnapshotPlanner()).plan(snapshot, policy, now))
     except Exception:  # any error: the other workloads are planned
         return _plan_without_faulty(snapshot, policy, now)
 

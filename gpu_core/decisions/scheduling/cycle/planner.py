@@ -5,8 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import NamedTuple
 
-from gpu_core.decisions.model.cluster import Allocation, Flavor, Node, PastUsage, Snapshot
+from gpu_core.decisions.model.cluster import (
+    Allocation,
+    Flavor,
+    Machine,
+    Node,
+    PastUsage,
+    Snapshot,
+)
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.measurements import Measurements
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, epoch_s, require_aware
@@ -31,6 +39,9 @@ from gpu_core.decisions.scheduling.state.allocations import AllocationIndex
 from gpu_core.decisions.scheduling.state.cluster_state import SchedulerState, View
 from gpu_core.decisions.scheduling.state.quota_usage import Entitlements
 
+_PLANS_KEPT = 1_000
+"""A tenth of a percent of the plans reads all anew."""
+
 
 def plan_cycle(snapshot: Snapshot, policy: Policy, now: datetime) -> Plan:
     """The plan for now, with the reason why each other workload waits.
@@ -47,18 +58,50 @@ def plan_cycle(snapshot: Snapshot, policy: Policy, now: datetime) -> Plan:
         InvalidInput: The snapshot contradicts itself (an id twice, a GPU held twice), or `now`
             has no time zone.
     """
-    _refuse_contradictions(snapshot)
-    planner = Planner(policy, snapshot.nodes)
-    planner.load(snapshot.allocations)
-    for workload in snapshot.pending:
-        planner.submit(workload)
-    return planner.plan(
-        now,
-        usage=snapshot.usage,
-        preemptors=snapshot.preemptors,
-        idle_since=snapshot.idle_since,
-        measurements=snapshot.measurements,
-    )
+    return SnapshotPlanner().plan(snapshot, policy, now)
+
+
+class SnapshotPlanner:
+    """Plans snapshot after snapshot, and reads of each only what has changed since the last one.
+
+    Its plan always equals that of `plan_cycle`. It begins anew with another policy, an earlier time
+    and after an error, and now and then, as it knows each shape and place that it ever saw.
+    """
+
+    def __init__(self) -> None:
+        self._kept: _Kept | None = None
+
+    def plan(self, snapshot: Snapshot, policy: Policy, now: datetime) -> Plan:
+        """The plan for now; as `plan_cycle`."""
+        require_aware(now, "now")
+        _refuse_contradictions(snapshot)
+        kept, self._kept = self._kept, None
+        if kept is None or not kept.is_valid(policy, now):
+            kept = _Kept(Planner(policy, snapshot.nodes), policy, now)
+        kept.planner.follow(snapshot)
+        plan = kept.planner.plan(
+            now,
+            usage=snapshot.usage,
+            preemptors=snapshot.preemptors,
+            idle_since=snapshot.idle_since,
+            measurements=snapshot.measurements,
+        )
+        self._kept = kept._replace(planned_at=now, plans=kept.plans + 1)
+        return plan
+
+
+class _Kept(NamedTuple):
+    """A planner, and what its state is made for."""
+
+    planner: "Planner"
+    policy: Policy
+    planned_at: datetime
+    plans: int = 0
+
+    def is_valid(self, policy: Policy, now: datetime) -> bool:
+        """May it plan for this policy and time?"""
+        # Who has waited too long is first for good.
+        return self.plans < _PLANS_KEPT and policy == self.policy and self.planned_at <= now
 
 
 class Planner:
@@ -85,11 +128,37 @@ class Planner:
 
     def _plan_with(self, nodes: tuple[Node, ...]) -> None:
         """Lets plans see these nodes only."""
-        if nodes == self._nodes:
+        if _with_machines(nodes) == _with_machines(self._nodes):
             return
         held = [holding.allocation for holding in self._state.holdings]
         self._state = self._new_state(nodes)
         self._state.add_all(held)
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Plans with what the snapshot has of nodes, allocations and pending workloads.
+
+        What equals what the planner had is not read again.
+        """
+        self._all_nodes = snapshot.nodes
+        holdings, pending = self._state.holdings, self._pending
+        held = {a.workload.workload_id: a for a in snapshot.allocations}
+        waiting = {workload.workload_id: workload for workload in snapshot.pending}
+        for workload_id in holdings.ids - held.keys():
+            self.release(workload_id)
+        for workload_id in pending.ids - waiting.keys():
+            self.withdraw(workload_id)
+        new = []
+        for workload_id, allocation in held.items():
+            holding = holdings.get(workload_id)
+            if holding is not None and holding.allocation == allocation:
+                continue
+            if holding is not None:
+                self.release(workload_id)
+            new.append(allocation)
+        self.load(new)
+        for workload_id, workload in waiting.items():
+            if workload_id not in pending or pending.entry(workload_id).workload != workload:
+                self.submit(workload)
 
     def submit(self, workload: Workload) -> None:
         """Adds or replaces a pending workload."""
@@ -223,7 +292,9 @@ class Planner:
             prices = [policy.price_micro_usd_per_gpu_hour(*flavor) for flavor in flavors]
             known = [price for price in prices if price is not None]
             worth_per_gpu_s = sum(known) / len(known) / SECONDS_PER_HOUR if known else 1.0
-        return Shares(policy.fair_share, usage, self._state.gpus_by_group, worth_per_gpu_s)
+        held = self._state.gpu_milli_by_group
+        gpus_by_group = {group: milli / WHOLE_GPU_MILLI for group, milli in held.items()}
+        return Shares(policy.fair_share, usage, gpus_by_group, worth_per_gpu_s)
 
     def _budgets(self, usage: PastUsage, now_s: float) -> Budgets | None:
         policy = self._policy
@@ -260,8 +331,13 @@ class Planner:
             current=view(),
             after_draining=view(),
             draining=set(),
-            gpus_by_group={},
+            gpu_milli_by_group={},
         )
+
+
+def _with_machines(nodes: Iterable[Node]) -> list[tuple[Node, Machine | None]]:
+    """Nodes are equal without their machines, which explanations name."""
+    return [(node, node.machine) for node in nodes]
 
 
 def _capacity_milli(nodes: Iterable[Node]) -> dict[Flavor, int]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpu_core.decisions.model.cluster import Allocation, Flavor
-from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
+from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.scheduling.queue.ordering import WorkloadOrder
 from gpu_core.decisions.scheduling.queue.queue import PendingQueue
@@ -53,8 +53,8 @@ class SchedulerState:
     """Free resources once the draining workloads have ended."""
     draining: set[str]
     """Ids of draining workloads."""
-    gpus_by_group: dict[str, float]
-    """GPUs that the runs of each sweep hold."""
+    gpu_milli_by_group: dict[str, int]
+    """Thousandths of GPUs that the runs of each sweep hold."""
 
     def add_all(self, allocations: Iterable[Allocation]) -> None:
         """Adds allocations of different workloads, of which none has one."""
@@ -101,5 +101,5 @@ class SchedulerState:
     def _count(self, holding: Holding, sign: int) -> None:
         group = holding.workload.group
         if group is not None:
-            gpus = sign * holding.gpu_milli / WHOLE_GPU_MILLI
-            self.gpus_by_group[group] = self.gpus_by_group.get(group, 0.0) + gpus
+            milli = self.gpu_milli_by_group.get(group, 0)
+            self.gpu_milli_by_group[group] = milli + sign * holding.gpu_milli

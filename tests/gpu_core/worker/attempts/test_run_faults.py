@@ -11,7 +11,6 @@ import pytest
 import sqlalchemy as sa
 from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
-import gpu_core.decisions.scheduling.cycle.isolation as isolation
 import gpu_core.worker.pending.demand as demand
 import gpu_core.worker.pending.history as history
 import gpu_core.worker.pending.refusals as refusals
@@ -22,6 +21,7 @@ from gpu_core.adapters.ledger import Ledger, LedgerError, UnknownAttempt
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.quota.usage_tracker import UsageTracker
+from gpu_core.decisions.scheduling.cycle.planner import SnapshotPlanner
 from gpu_core.testing.builders.workloads import make_node
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_faults import RunFaults
@@ -80,7 +80,7 @@ WAITING = [
     pytest.param(history, "with_gpu_types", id="choosing GPU types"),
     pytest.param(history.NextAttempts, "of", id="choosing its capacity"),
     pytest.param(refusals, "why_unpayable", id="what it can pay"),
-    pytest.param(isolation, "plan_cycle", id="planning"),
+    pytest.param(SnapshotPlanner, "plan", id="planning"),
     pytest.param(AttemptRegistry, "_new", id="making its attempt"),
     pytest.param(Ledger, "admit", id="writing it down"),
 ]
@@ -89,7 +89,7 @@ CONCERNS = {
     # It knows only the request.
     "run_limits": lambda request, _policy: request.team == "bad",
     # With the run as it is planned, not with one that is held.
-    "plan_cycle": lambda snapshot, *_rest: any(w.team == "bad" for w in snapshot.pending),
+    "plan": lambda _planner, snapshot, *_rest: any(w.team == "bad" for w in snapshot.pending),
 }
 
 
@@ -133,7 +133,7 @@ RUNNING = [
     pytest.param("watch", "infrastructure", id="watching it"),
     pytest.param("run_budget_use", budget_watch, id="its budget"),
     pytest.param("heartbeat", Ledger, id="its heartbeat"),
-    pytest.param("plan_cycle", isolation, id="planning around it"),
+    pytest.param("plan", SnapshotPlanner, id="planning around it"),
     pytest.param("start", UsageTracker, id="counting it"),
     pytest.param("mark_started", Ledger, id="noting its start"),
 ]
@@ -143,8 +143,8 @@ def is_bad(pool, name):
     """How does a function that knows no run ids show that it is about the bad run?"""
 
     def concerns(*arguments, **options):
-        if name == "plan_cycle":
-            return any(held.workload.team == "bad" for held in arguments[0].allocations)
+        if name == "plan":
+            return any(held.workload.team == "bad" for held in arguments[1].allocations)
         bad = [r for r in pool.scheduler._attempts if r.attempt.flow_run_id == str(BAD)]
         ids = {running.attempt.attempt_id for running in bad} | {str(BAD)}
         text = repr((arguments, options))

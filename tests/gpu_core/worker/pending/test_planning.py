@@ -40,7 +40,7 @@ class World:
             note_outdated=self.outdated.append,
         )
 
-    def _plan(self, snapshot, _policy, _now):
+    def _plan(self, snapshot, _policy, _now, _planner):
         self.snapshots.append(snapshot)
         command = Preempt(
             workload_id="victim", for_workload_id="urgent", lost_gpu_s=0, lost_micro_usd=None
