@@ -109,16 +109,19 @@ def policy_text_at(
     """
     is_policy, p = _c.kind == DecisionKind.POLICY_CHANGED.value, purged_policies.c
     known = sa.union_all(
-        sa.select(_c.pool, _c.decided_at, _c.numbers).where(is_policy),
-        sa.select(p.pool, p.decided_at, p.numbers),
+        sa.select(_c.decision_id, _c.pool, _c.decided_at, _c.numbers).where(is_policy),
+        sa.select(p.decision_id, p.pool, p.decided_at, p.numbers),
     )
     noted = known.subquery().c
     of_policy = sa.select(noted.decided_at, noted.numbers)
     if pool is not None:
         of_policy = of_policy.where(noted.pool == pool)
     then = _stored(moment)
-    before = of_policy.where(noted.decided_at <= then).order_by(noted.decided_at.desc())
-    after = of_policy.where(noted.decided_at > then).order_by(noted.decided_at)
+    # By the id too: of two at one moment the same one counts before and after a purge.
+    before = of_policy.where(noted.decided_at <= then).order_by(
+        noted.decided_at.desc(), noted.decision_id.desc()
+    )
+    after = of_policy.where(noted.decided_at > then).order_by(noted.decided_at, noted.decision_id)
     for statement in (before, after):
         for row in connection.execute(statement):
             numbers = _numbers(row.numbers)

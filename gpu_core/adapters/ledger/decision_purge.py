@@ -12,18 +12,11 @@ import sqlalchemy as sa
 from gpu_core.adapters.ledger.decision_log import lock_chain
 from gpu_core.adapters.ledger.engine import upsert
 from gpu_core.adapters.ledger.schema import decision_anchors, decisions, purged_policies
-from gpu_core.decisions.model.decision_anchor import Anchor, signed_anchor
+from gpu_core.decisions.model.decision_anchor import signed_anchor
 from gpu_core.decisions.model.decision_chain import DecisionKind
 from gpu_core.decisions.optimization.proposals.records import WRITER as PROPOSALS
 
 _c = decisions.c
-
-
-def read_anchors(connection: sa.Connection) -> list[Anchor]:
-    """The anchors that purges left, by writer and number."""
-    a = decision_anchors.c
-    statement = sa.select(decision_anchors).order_by(a.writer, a.number)
-    return [Anchor(**row) for row in connection.execute(statement).mappings()]
 
 
 def purgeable(connection: sa.Connection, before: datetime) -> dict[str, int]:

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 
+from gpu_core.adapters.ledger.chain_check import checked_chains
 from gpu_core.adapters.ledger.database import LedgerDatabase, Logged
 from gpu_core.adapters.ledger.decision_log import (
     PolicyText,
@@ -12,12 +14,11 @@ from gpu_core.adapters.ledger.decision_log import (
     read_links,
     runs_with,
 )
-from gpu_core.adapters.ledger.decision_purge import purge, purgeable, read_anchors
+from gpu_core.adapters.ledger.decision_purge import purge, purgeable
 from gpu_core.decisions.model.decision_chain import (
     ChainCheck,
     DecisionKind,
     Link,
-    check_chains,
 )
 from gpu_core.decisions.model.units import require_aware
 
@@ -65,14 +66,17 @@ class DecisionRecords(LedgerDatabase):
         with self._reader.begin() as connection:
             return runs_with(connection, kind, asked)
 
-    def check_decisions(self, anchor_key: bytes | None = None) -> list[ChainCheck]:
+    def check_decisions(
+        self, anchor_key: bytes | None = None, kept: Mapping[str, str] = MappingProxyType({})
+    ) -> list[ChainCheck]:
         """Was a record of the log changed or taken out? For each writer.
 
         Args:
             anchor_key: Checks the signatures of purges; None: they are not checked.
+            kept: By writer, a hash that was its last one once.
         """
         with self._reader.begin() as connection:
-            return check_chains(read_links(connection), read_anchors(connection), anchor_key)
+            return checked_chains(connection, anchor_key, kept)
 
     def purgeable_decisions(self, before: datetime) -> dict[str, int]:
         """The last record of each writer up to which the log can be purged."""

@@ -1,5 +1,6 @@
 """The options of `prefect-gpu ledger`."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, time
 from typing import Annotated
 
@@ -23,18 +24,26 @@ _AnchorKey = Annotated[
 def verify(
     *,
     anchor_key_file: _AnchorKey = None,
+    kept_hash: Annotated[
+        Sequence[str],
+        Parameter(
+            help="WRITER=HASH: a last hash that was kept; some record must still have it. "
+            "Once for each writer."
+        ),
+    ] = (),
     options: LedgerOptions = DEFAULT_OPTIONS,
     as_json: AsJson = False,
 ) -> int:
     """Check that no record of the log of decisions was changed or taken out.
 
     Each writer's records are a chain of hashes. Keep the last hash elsewhere: only by it can you
-    see that the newest records are missing, or that the whole chain was written anew. A chain that
-    was purged begins at its anchor, whose signature is checked with the key.
+    see that the newest records are missing, or that the whole chain was written anew: with
+    --kept-hash. A chain that was purged begins at its anchor, whose signature is checked with the
+    key.
     """
     from gpu_core.cli.ledger.command import run_verify
 
-    return run_verify(options.address, _key(anchor_key_file), as_json=as_json)
+    return run_verify(options.address, _key(anchor_key_file), kept_hash, as_json=as_json)
 
 
 def purge(

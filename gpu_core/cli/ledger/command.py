@@ -1,6 +1,7 @@
 """`prefect-gpu ledger`: check the chains of the log of decisions, and purge old records."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -12,21 +13,41 @@ from gpu_core.decisions.model.decision_chain import ChainCheck
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import count
 
+# Where a chain has a problem.
+_REMEDY = (
+    "Compare these records with those of a backup of the ledger: whoever can write to its database "
+    "can have changed them. Until they are restored, no purge deletes a record."
+)
 
-def run_verify(ledger_url: Callable[[], str], key: bytes | None, *, as_json: bool) -> int:
+
+def run_verify(
+    ledger_url: Callable[[], str], key: bytes | None, kept: Sequence[str], *, as_json: bool
+) -> int:
     """Print what the check of each chain found.
 
     Raises:
-        InvalidInput: The ledger's address cannot be used.
+        InvalidInput: A kept hash has no writer, or the ledger's address cannot be used.
         LedgerError: The ledger cannot be read.
     """
+    hashes = dict(map(_kept, kept))
     with open_to_read(ledger_url()) as ledger:
-        checks = ledger.check_decisions(key)
+        checks = ledger.check_decisions(key, hashes)
+    has_problem = any(check.problem for check in checks)
     if as_json:
         print(json.dumps([asdict(check) for check in checks], indent=2))
     else:
-        print("\n".join(_lines(checks)))
-    return NO if any(check.problem for check in checks) else DONE
+        print("\n".join([*_lines(checks), *([_REMEDY] if has_problem else ())]))
+    return NO if has_problem else DONE
+
+
+def _kept(text: str) -> tuple[str, str]:
+    writer, _, kept_hash = text.rpartition("=")
+    if not writer or re.fullmatch("[0-9a-f]{64}", kept_hash) is None:
+        raise InvalidInput(
+            "--kept-hash", "is not a writer with a hash", got=text,
+            allowed="WRITER=HASH, both as an earlier `prefect-gpu ledger verify` printed them",
+        )  # fmt: skip
+    return writer, kept_hash
 
 
 def _lines(checks: Sequence[ChainCheck]) -> list[str]:
@@ -39,11 +60,12 @@ def _line(check: ChainCheck) -> str:
     if check.problem is not None:
         return f"{check.writer}: {check.problem}"
     end = f"the last hash is {check.head.hash}"
-    records = f"{check.writer}: {count(check.records, 'record')}"
+    fit = "fits" if check.records == 1 else "fit together"
+    records = f"{check.writer}: {count(check.records, 'record')} {fit}"
     if not check.purged:
-        return f"{records} fit together; {end}"
+        return f"{records}; {end}"
     signature = "signed" if check.is_anchor_checked else "whose signature was not checked"
-    return f"{records} fit together after a purge of {check.purged:,}, {signature}; {end}"
+    return f"{records} after a purge of {check.purged:,}, {signature}; {end}"
 
 
 def run_purge(

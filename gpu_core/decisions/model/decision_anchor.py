@@ -66,7 +66,10 @@ def anchor_problem(anchors: Iterable[Anchor], key: bytes | None) -> str | None:
         return None
     for anchor in anchors:
         if not hmac.compare_digest(anchor.signature.encode(), _signature(anchor, key).encode()):
-            return f"the anchor of the purge up to record {anchor.number} has a wrong signature"
+            return (
+                f"the anchor of the purge up to record {anchor.number} has a wrong signature: "
+                "another key signed it, or it was changed"
+            )
     return None
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
+from types import MappingProxyType
 
 from gpu_core.decisions.model.clean_text import clean_text
 from gpu_core.decisions.model.decision_anchor import Anchor, anchor_problem
@@ -136,7 +137,10 @@ def chained(writer: str, head: Head, decisions: Iterable[Decision]) -> list[Link
 
 
 def check_chains(
-    links: Iterable[Link], anchors: Sequence[Anchor] = (), key: bytes | None = None
+    links: Iterable[Link],
+    anchors: Sequence[Anchor] = (),
+    key: bytes | None = None,
+    kept: Mapping[str, str] = MappingProxyType({}),
 ) -> list[ChainCheck]:
     """Does each chain fit together, from its beginning or from the anchor of its last purge?
 
@@ -144,10 +148,13 @@ def check_chains(
         links: All of them, by writer and number.
         anchors: What purges left, by writer and number.
         key: What anchors are signed with; None: their signatures are not checked.
+        kept: By writer, a hash that was its last one once: some record must still have it.
     """
     of_writer = {writer: list(group) for writer, group in groupby(anchors, key=lambda a: a.writer)}
+    lost = set(kept.items()) - {(anchor.writer, anchor.hash) for anchor in anchors}
     checks: list[ChainCheck] = []
     for link in links:
+        lost.discard((link.writer, link.hash))
         if not checks or checks[-1].writer != link.writer:
             checks.append(_beginning(link.writer, of_writer.pop(link.writer, ()), key))
         last = checks[-1]
@@ -162,7 +169,18 @@ def check_chains(
     checks += [
         replace(check, problem=f"all records after {check.purged} are missing") for check in gone
     ]
-    return sorted(checks, key=lambda check: check.writer)
+    known = {check.writer for check in checks}
+    checks += [_beginning(writer, (), key) for writer, _ in lost if writer not in known]
+    of_lost = {writer: _lost(kept_hash) for writer, kept_hash in lost}
+    found = [replace(c, problem=c.problem or of_lost.get(c.writer)) for c in checks]
+    return sorted(found, key=lambda check: check.writer)
+
+
+def _lost(kept_hash: str) -> str:
+    return (
+        f"no record has the kept hash {kept_hash}: the records at the end were deleted, or all "
+        "were written anew, or a purge took the record"
+    )
 
 
 def _beginning(writer: str, anchors: Sequence[Anchor], key: bytes | None) -> ChainCheck:
@@ -181,7 +199,11 @@ def _beginning(writer: str, anchors: Sequence[Anchor], key: bytes | None) -> Cha
 
 def _problem(link: Link, before: Head) -> str | None:
     name = f"record {link.number} ({link.decision_id})"
-    if link.number != before.number + 1:
+    if link.number <= before.number:
+        return f"{name} comes after record {before.number}: it was inserted, or its number changed"
+    if link.number > before.number + 1 and before.number == 0:
+        return f"{name} is the first: records before it are missing, or the anchor of their purge"
+    if link.number > before.number + 1:
         return f"{name} follows record {before.number}: records between them are missing"
     if link.previous_hash != before.hash:
         return f"{name} does not follow record {before.number}: one of them was exchanged"

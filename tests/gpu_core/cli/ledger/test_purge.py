@@ -99,7 +99,26 @@ def test_the_records_of_proposals_stay(
             "the anchor of the purge up to record 3 has a wrong signature",
             id="an anchor that was moved",
         ),
-        pytest.param("DELETE FROM decision_anchors", "follows record 0", id="no anchor"),
+        pytest.param(
+            "DELETE FROM decision_anchors",
+            "record 3 (d-3) is the first: records before it are missing, or the anchor of their",
+            id="no anchor",
+        ),
+        pytest.param(
+            "UPDATE decision_anchors SET signature = X'ff'",
+            "has a wrong signature: another key signed it, or it was changed",
+            id="an anchor that is no text",
+        ),
+        pytest.param(
+            "UPDATE decisions SET number = 2 WHERE number = 4",
+            "record 2 (d-4) comes after record 2: it was inserted, or its number changed",
+            id="a number that was purged",
+        ),
+        pytest.param(
+            "UPDATE decisions SET number = 'x' WHERE number = 3",
+            "record 4 (d-4) follows record 2: records between them are missing",
+            id="a number that is none",
+        ),
         pytest.param(
             "DELETE FROM decisions WHERE writer = 'gpus@host-1'",
             "all records after 2 are missing",
