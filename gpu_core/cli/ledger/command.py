@@ -15,8 +15,8 @@ from gpu_core.decisions.model.units import count
 
 # Where a chain has a problem.
 _REMEDY = (
-    "Compare these records with those of a backup of the ledger: whoever can write to its database "
-    "can have changed them. Until they are restored, no purge deletes a record."
+    "Compare these records with those of a backup of the ledger: each user who may write to it can "
+    "have changed them. Until they are restored, no purge deletes a record."
 )
 
 
