@@ -104,31 +104,39 @@ class Run:
         """Make steps for this long."""
         until_s = self.now_s + for_s
         next_look_s = self.now_s + LOOK_S
+        steps = 0
         while self.now_s < until_s:
             took_s = self.step_s * self.rng.lognormvariate(0, 0.2)
             self.now_s += took_s
             if self.last_step_s is not None:
                 self.intervals.append(self.now_s - self.last_step_s)
             self.last_step_s = self.now_s
-            last = self.intervals[-64:]
-            self.states = [
-                replace(
-                    state,
-                    steps=state.steps + 1,
-                    progressed_at=self.now,
-                    phase=None,
-                    median_step_s=median(last) if len(last) >= 3 else None,
-                    longest_step_s=max(self.intervals, default=None),
-                )
-                for state in self.states
-            ]
+            steps += 1
             if self.now_s >= next_look_s:
                 next_look_s = self.now_s + LOOK_S
+                self.progress(steps)
+                steps = 0
                 load = self.seen(STEPPING)
                 self.states = [
                     replace(state, level=state.level.with_load(load)) for state in self.states
                 ]
                 self.look([STEPPING] * self.ranks)
+        self.progress(steps)
+
+    def progress(self, steps):
+        """What a look finds after these steps, which all ranks make together."""
+        if not steps:
+            return
+        last = self.intervals[-64:]
+        changes = {
+            "progressed_at": self.now,
+            "phase": None,
+            "median_step_s": median(last) if len(last) >= 3 else None,
+            "longest_step_s": max(self.intervals, default=None),
+        }
+        self.states = [
+            replace(state, steps=state.steps + steps, **changes) for state in self.states
+        ]
 
     def pause(self, for_s, loads, phase=None, stacks=None):
         """No steps for this long; the time at which it was found to hang, if it was."""
