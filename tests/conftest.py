@@ -155,18 +155,19 @@ _ORDER = (
 
 # What shares a server or a cluster runs in one process, where tests run in several.
 _TOGETHER = {"cluster": "cluster", "infra": "cluster", "end_to_end": "stories"}
-# Two processes, each with its own servers, share the stories: these take half of the time.
+# Processes, each with its own servers, share the stories: these take half of the time.
 _SECOND_HALF = (
-    "test_chaos",
     "test_checkpoints_on_s3",
     "test_endings",
     "test_engines",
-    "test_getting_started",
     "test_killed_worker",
     "test_outages",
+    "test_sweeps",
 )
+# These start servers of their own, and any process runs them.
+_OWN_SERVERS = ("test_chaos", "test_getting_started")
 # These start clusters of their own, and a second process runs them.
-_OWN_CLUSTERS = ("test_chaos", "test_partition", "test_rendezvous")
+_OWN_CLUSTERS = ("test_chaos", "test_hung_gang", "test_partition", "test_rendezvous")
 # All tests share the one that is given.
 _IS_CLUSTER_GIVEN = KUBECONFIG_VARIABLE in os.environ
 
@@ -188,12 +189,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         folder = _path(item.path, config.rootpath).partition("/")[0]
         shares_a_server = "prefect_server" in getattr(item, "fixturenames", ())
         group = "prefect" if shares_a_server else _TOGETHER.get(folder)
-        if group == "stories" and item.path.stem in _SECOND_HALF:
-            group = "second half of the stories"
+        if group == "stories":
+            group = _group_of_story(item.path.stem)
         if group == "cluster" and item.path.stem in _OWN_CLUSTERS and not _IS_CLUSTER_GIVEN:
             group = "own clusters"
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _group_of_story(file: str) -> str:
+    if file in _OWN_SERVERS:
+        return file
+    return "second half of the stories" if file in _SECOND_HALF else "stories"
 
 
 _LEFT_OUT = pytest.StashKey[set[Tier]]()
