@@ -14,11 +14,12 @@ from gpu_core.decisions.policy.idle import IdlePolicy
 from gpu_core.decisions.telemetry.activity import RunActivity
 from gpu_core.decisions.telemetry.idle_state import RunUse, idle_state
 from gpu_core.decisions.telemetry.samples import GpuSample
+from tests.support.examples import examples
 
 START = datetime(2026, 11, 25, tzinfo=UTC)
 POLICY = IdlePolicy()
 MINUTES = round(22.8 * 60)
-SERVING = 143
+SERVING = examples(143)
 _BYTES = 25 * 2**30
 
 
