@@ -11,6 +11,7 @@ from gpu_core.decisions.telemetry.hung_training_markdown import HANG_KEY
 from tests.cluster.hung_gang import HANGS_AFTER
 from tests.cluster.test_rendezvous import policy_of
 from tests.support.cluster import Cluster, kubernetes
+from tests.support.prefect_stack import ENGINE
 from tests.support.waiting import wait_for
 
 # Stacks are taken after two minutes without a step, as of every run whose steps are shorter.
@@ -37,7 +38,7 @@ def test_a_gang_that_hangs_in_one_rank_is_named_with_all_stacks_and_resumes_else
     pool = new_pool(policy + HANGS)
     pool.start_worker()
     run = pool.submit(
-        pool.deploy("tests/cluster/flows.py:lead_a_gang_that_hangs"),
+        pool.deploy("tests/cluster/flows.py:lead_a_gang_that_hangs", **ENGINE),
         "a gang",
         nodes=2,
         gpu_count=1,

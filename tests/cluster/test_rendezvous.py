@@ -23,7 +23,7 @@ from tests.support.cluster import (
     kubernetes,
     new_namespace,
 )
-from tests.support.prefect_stack import Pool, PrefectServer
+from tests.support.prefect_stack import ENGINE, Pool, PrefectServer
 from tests.support.tools import do_without
 from tests.support.waiting import wait_for
 
@@ -89,7 +89,7 @@ def test_a_flow_leads_and_the_other_node_runs_the_command(new_pool, namespace, p
     pool = new_pool(policy)
     pool.start_worker()
     run = pool.submit(
-        pool.deploy("tests/cluster/flows.py:meet_over_sockets"),
+        pool.deploy("tests/cluster/flows.py:meet_over_sockets", **ENGINE),
         "led by a flow",
         nodes=NODES,
         container_command=f"{sys.executable} -m tests.cluster.rendezvous sockets",
@@ -126,6 +126,7 @@ def refused(server: PrefectServer, namespace: Namespace, folder: Path, kind: str
     parameters = {"folder": str(journal_of(pool).parent)} if kind == "flow" else {}
     command = f"{sys.executable} -m tests.cluster.rendezvous sockets"
     gang = {"nodes": NODES, "max_interruptions": 1, "container_command": command}
+    gang |= ENGINE if kind == "flow" else {}
     return Refused(pool, namespace, pool.submit(pool.deploy(entry), kind, parameters, **gang))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS, POLICY, closed, is_alive, processes_of
+from tests.support.prefect_stack import ENGINE
 from tests.support.waiting import wait_for
 
 SIGNED = POLICY.replace(
@@ -78,7 +79,7 @@ def test_a_preempted_run_saves_gives_way_and_resumes_where_it_was(new_pool, jour
 
 def test_a_run_that_keeps_failing_is_tried_a_bounded_number_of_times(pool):
     """Failures of the flow are charged to the run; the last one is final and says so."""
-    run = pool.submit(pool.deploy(f"{FLOWS}:fail"), "failing", max_failures=2)
+    run = pool.submit(pool.deploy(f"{FLOWS}:fail", **ENGINE), "failing", max_failures=2)
     pool.start_worker()
 
     wait_for(lambda: closed(pool, run, 2), "two attempts", timeout_s=300)
@@ -126,10 +127,15 @@ def test_what_fails_alike_each_time_is_tried_once_and_says_what_helps(pool, tmp_
     cases = {
         "module": (f"{script}:train", {}, "Crashed", "No module named 'no_such_module'. Install"),
         "function": (f"{FLOWS}:no_such", {}, "Crashed", "has no flow 'no_such'. Correct the"),
-        "folder": (saving, {"checkpoint_uri": folder}, "Failed", "; set checkpoint_uri to a"),
+        "folder": (
+            saving,
+            {"checkpoint_uri": folder, **ENGINE},
+            "Failed",
+            "; set checkpoint_uri to a",
+        ),
         "keys": (
             saving,
-            {"checkpoint_uri": bucket, "env": UNKNOWN_TO_AWS},
+            {"checkpoint_uri": bucket, "env": UNKNOWN_TO_AWS, **ENGINE},
             "Failed",
             "Unable to locate credentials; set AWS_ACCESS_KEY_ID and",
         ),
@@ -229,7 +235,7 @@ def test_an_attempt_without_its_launcher_leaves_no_process_behind(pool, journal)
 def test_a_cancelled_run_ends_and_gives_its_gpus_back(pool, journal, counting):
     """A person cancels a running flow in the UI; a run that waits for its GPUs starts."""
     run = pool.submit(
-        pool.deploy(f"{FLOWS}:count_until_released"),
+        pool.deploy(f"{FLOWS}:count_until_released", **ENGINE),
         "cancelled",
         {"folder": str(counting)},
         gpu_count=8,

@@ -1,6 +1,5 @@
 """Prefect's own ways of running a flow, on a pool of processes."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -35,19 +34,10 @@ def interrupt(pool: Pool, run: str, folder: Path) -> None:
     assert [attempt.end_reason for attempt in pool.attempts(run)] == ["Preempted", "Completed"]
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        pytest.param("python -m prefect.engine", id="the engine of Prefect's process worker"),
-        pytest.param(f"{sys.executable} -m prefect flow-run execute", id="of an environment"),
-    ],
-)
-def test_a_custom_engine_is_preempted_and_goes_on(pool: Pool, command: str, tmp_path: Path) -> None:
+def test_a_custom_engine_is_preempted_and_goes_on(pool: Pool, tmp_path: Path) -> None:
+    """As with `prefect flow-run execute`, which `test_endings` preempts."""
     run = pool.submit(
-        pool.deploy(f"{FLOWS}:count_until_released"),
-        "custom",
-        {"folder": str(tmp_path)},
-        command=command,
+        pool.deploy(f"{FLOWS}:count_until_released"), "custom", {"folder": str(tmp_path)}, **ENGINE
     )
     interrupt(pool, run, tmp_path)
 
