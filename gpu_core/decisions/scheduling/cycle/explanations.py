@@ -149,6 +149,7 @@ class _Ahead:
         self._cluster = cluster
         self._order = order
         self._counts: dict[Shape, int] = {}
+        self._joined = 0
         self._first: dict[Shape, list[_Named]] = {}
         # Valid until a workload joins whose name is shown.
         self._same: dict[Shape, tuple[Shape, ...]] = {}
@@ -157,6 +158,7 @@ class _Ahead:
     def join(self, shape: Shape, position: int, key: Key, entry: QueueEntry) -> None:
         """Adds a waiting workload."""
         self._counts[shape] = self._counts.get(shape, 0) + 1
+        self._joined += 1
         first = self._first.setdefault(shape, [])
         if not first:
             self._same.clear()
@@ -167,7 +169,11 @@ class _Ahead:
     def explain(self, shape: Shape, key: Key) -> Explain:
         """The explanation of a workload that waits behind them."""
         shown = self._shown_to(shape)
-        count = sum([self._counts[other] for other in self._same[shape]])
+        same = self._same[shape]
+        if len(same) == len(self._counts):
+            count = self._joined
+        else:
+            count = sum([self._counts[other] for other in same])
         return partial(_behind, order=self._order, key=key, ahead=shown, count=count)
 
     def _shown_to(self, shape: Shape) -> "list[_Named]":

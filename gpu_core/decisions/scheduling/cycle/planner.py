@@ -368,7 +368,8 @@ def _refuse_contradictions(snapshot: Snapshot) -> None:
 
 
 def _refuse_twice(field: str, ids: Iterable[object]) -> None:
-    counts = Counter(ids)
-    twice = [item for item, count in counts.items() if count > 1]
-    if twice:
-        raise InvalidInput(f"snapshot.{field}", "names the same thing twice", got=twice[0])
+    listed = tuple(ids)
+    if len(set(listed)) == len(listed):
+        return
+    twice = [item for item, count in Counter(listed).items() if count > 1]
+    raise InvalidInput(f"snapshot.{field}", "names the same thing twice", got=twice[0])

@@ -20,6 +20,15 @@ from gpu_core.decisions.scheduling.plan.wording import (
     wanted_text,
 )
 
+_CHOICES = (
+    ("gpu_types", "GPU types"),
+    ("capacity", "Capacity"),
+    ("memory", "Memory"),
+    ("micro_batch", "Micro-batch"),
+)
+"""What is chosen for a workload: its name among the numbers, and in the summary."""
+_NO_REASONS = (None,) * len(_CHOICES)
+
 
 def starting(workload: Workload, placement: Placement, position: int = 0) -> Explanation:
     """It was admitted in this cycle."""
@@ -52,12 +61,15 @@ def held(workload: Workload, hold: Hold, position: int = 0) -> Explanation:
 
 def with_choices(explanation: Explanation, workload: Workload) -> Explanation:
     """The explanation with the reason for the chosen GPU types, capacity and memory, if any."""
-    for name, word, why in (
-        ("gpu_types", "GPU types", workload.gpu_type_reason),
-        ("capacity", "Capacity", workload.capacity_reason),
-        ("memory", "Memory", workload.memory_reason),
-        ("micro_batch", "Micro-batch", workload.micro_batch_reason),
-    ):
+    reasons = (
+        workload.gpu_type_reason,
+        workload.capacity_reason,
+        workload.memory_reason,
+        workload.micro_batch_reason,
+    )
+    if reasons == _NO_REASONS:
+        return explanation
+    for (name, word), why in zip(_CHOICES, reasons, strict=True):
         if why is not None:
             explanation = replace(
                 explanation,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.model.workload import Workload
@@ -42,11 +43,17 @@ def names_text(names: Sequence[str], count: int | None = None) -> str:
         names: In the order in which they are shown.
         count: How many there are; None: these.
     """
-    shown = [repr(name) for name in names[:NAMES_SHOWN]]
+    shown = tuple(names[:NAMES_SHOWN])
     others = (len(names) if count is None else count) - len(shown)
     if others:
-        return f"{', '.join(shown)} and {others} other{'s' if others > 1 else ''}"
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+        return f"{_listed(shown)} and {others} other{'s' if others > 1 else ''}"
+    return _listed(shown) if len(shown) == 1 else f"{_listed(shown[:-1])} and {shown[-1]!r}"
+
+
+@lru_cache
+def _listed(names: tuple[str, ...]) -> str:
+    """Thousands wait behind the same few."""
+    return ", ".join(map(repr, names))
 
 
 def instant(moment_s: float | None) -> datetime | None:
