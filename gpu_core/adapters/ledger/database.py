@@ -80,6 +80,15 @@ class LedgerDatabase:
             raise kind(f"cannot open the ledger at {shown}: {text}") from error
         return cls(engine)
 
+    def name_errors(self) -> None:
+        """What the database says to a reader becomes a `LedgerError`, for commands.
+
+        Without this, callers get the database's own errors (`is_ledger_outage`).
+        """
+        # An engine of its own: writers repeat what clashes, and need the error of the database.
+        self._reader = self._reader.execution_options()
+        sa.event.listen(self._reader, "handle_error", _as_ledger_error)
+
     def close(self) -> None:
         """Close all connections; the ledger is not used after this."""
         self._reader.dispose()
@@ -103,6 +112,14 @@ class LedgerDatabase:
 
     def _changes_a_row(self, statement: sa.Update | sa.Delete) -> bool:
         return self._commits.write(lambda connection: connection.execute(statement).rowcount == 1)
+
+
+def _as_ledger_error(context: sa.engine.ExceptionContext) -> None:
+    cause = " ".join(str(context.original_exception).split())
+    raise LedgerError(
+        f"the ledger cannot be read: {redact(cause)}; start its database again, or restore a "
+        "backup if it is damaged"
+    ) from context.original_exception
 
 
 def values_of(record: Mapping[str, Any]) -> dict[str, Any]:

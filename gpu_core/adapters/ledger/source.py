@@ -50,4 +50,6 @@ def open_to_read(source: str) -> Ledger:
             f"the ledger is of version {found.version or 'none'}, and this command reads "
             f"{found.newest}; a worker of this release upgrades it at its start"
         )
-    return Ledger.open(url)
+    ledger = Ledger.open(url)
+    ledger.name_errors()
+    return ledger

@@ -1,12 +1,17 @@
 """Rows with values that cannot be read: they stop no question, and what they hold stays held."""
 
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
+from gpu_core.adapters.ledger.errors import LedgerError
+from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
@@ -129,3 +134,25 @@ def test_a_damaged_machine_is_named_and_the_others_are_counted(database, caplog,
         "The ledger's row of i-2 has values that cannot be read: "
         f"capacity_intervals.{column}; it is not counted"
     )
+
+
+@pytest.mark.parametrize(
+    ("statement", "want"),
+    [
+        pytest.param("UPDATE runs SET team = CAST(X'ff' AS TEXT)", "UTF-8", id="a byte"),
+        pytest.param("DROP TABLE attempts", "no such table: attempts", id="a table"),
+    ],
+)
+def test_a_command_names_what_its_database_cannot_read(
+    tmp_path: Path, statement: str, want: str
+) -> None:
+    """A report ended in a traceback of the database's driver."""
+    file = tmp_path / "ledger.db"
+    with Ledger.open(f"sqlite:///{file}") as ledger:
+        ledger.import_records([(make_run(), (make_attempt(released_at=at(1)),))])
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(statement)
+    asked = CostQuestion(window=Window(at(-1), at(2)), keys=("team",), now=at(3))
+    with open_to_read(str(file)) as ledger, pytest.raises(LedgerError, match=want) as raised:
+        ledger.cost_slices(asked)
+    assert "restore a backup if it is damaged" in str(raised.value)
