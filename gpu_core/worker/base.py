@@ -201,7 +201,9 @@ class GpuWorker(_Mixin):
             # Prefect's loop ends the worker after twelve failures: in an outage of half an hour.
             if not self._has_successfully_synced or not is_unanswered(error):
                 raise
-            self._logger.warning("Cannot send the heartbeat of this worker: %s", why_failed(error))
+            self._logger.warning(
+                "Failed to send the heartbeat of this worker: %s", why_failed(error)
+            )
 
     def _stop(self) -> None:
         """Start no run from now on."""
@@ -391,7 +393,7 @@ class GpuWorker(_Mixin):
             await scheduler.refresh_pool()
         except Exception as error:
             self._logger.debug(
-                "Cannot read the pool; the next poll retries: %s", error, exc_info=True
+                "Failed to read the pool; the next poll retries: %s", error, exc_info=True
             )
 
     async def _publish_news(self, scheduler: GpuScheduler) -> None:
@@ -403,7 +405,7 @@ class GpuWorker(_Mixin):
                     await scheduler.publish()
                 except Exception:
                     self._logger.exception(
-                        "Cannot publish the reasons of waiting runs; the next cycle retries"
+                        "Failed to publish the reasons of waiting runs; the next cycle retries"
                     )
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:

@@ -15,7 +15,7 @@ def anomalies(
         str | None,
         Parameter(
             name="--date",
-            help="A UTC day, such as 2026-11-24. Default: yesterday.",
+            help="The day to report on, in UTC (e.g. 2026-11-24). Defaults to yesterday.",
         ),
     ] = None,
     since: Annotated[
@@ -23,12 +23,14 @@ def anomalies(
     ] = None,
     by: Annotated[
         tuple[str, ...],
-        repeated("Only anomalies by total, team, project, deployment or gpu-type. Default: all"),
+        repeated(
+            "Filter anomalies by total, team, project, deployment or gpu-type. Defaults to all"
+        ),
     ] = (),
     policy: Annotated[
         Path | None,
         Parameter(
-            help="The policy with the planned days and budgets. Default: the one in force, from "
+            help="The policy with the planned days and budgets. Defaults to the one in force, from "
             "the ledger."
         ),
     ] = None,

@@ -21,13 +21,21 @@ class CatalogOptions:
     """Options for the catalog that a command reads, and for the part of it that counts."""
 
     catalog: Annotated[
-        Path, Parameter(help="The refreshed catalog; without one, the package's catalog is used.")
+        Path,
+        Parameter(
+            help="Path to the refreshed catalog. If not provided, the catalog of the package "
+            "will be used."
+        ),
     ] = DEFAULT_CATALOG
-    prices: Annotated[tuple[Path, ...], repeated("A sheet of your own prices, YAML or JSON")] = ()
-    gpu_type: Annotated[tuple[str, ...], repeated("Only this GPU type")] = ()
-    region: Annotated[tuple[str, ...], repeated("Only this region")] = ()
-    capacity_type: Annotated[tuple[str, ...], repeated("Only on-demand, spot or reserved")] = ()
-    provider: Annotated[tuple[str, ...], repeated("Only this provider")] = ()
+    prices: Annotated[
+        tuple[Path, ...], repeated("Path to a YAML or JSON file with your own prices")
+    ] = ()
+    gpu_type: Annotated[tuple[str, ...], repeated("Filter by GPU type")] = ()
+    region: Annotated[tuple[str, ...], repeated("Filter by region")] = ()
+    capacity_type: Annotated[
+        tuple[str, ...], repeated("Filter by capacity type: on-demand, spot or reserved")
+    ] = ()
+    provider: Annotated[tuple[str, ...], repeated("Filter by provider")] = ()
 
     @property
     def selection(self) -> "Selection":
@@ -48,7 +56,7 @@ DEFAULT_OPTIONS = CatalogOptions()
 def show(
     *,
     options: CatalogOptions = DEFAULT_OPTIONS,
-    with_all: Annotated[bool, flag("List every offering.", name="--all")] = False,
+    with_all: Annotated[bool, flag("Whether to list all offerings.", name="--all")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Show the lowest price of each GPU type, or every offering with --all."""
@@ -62,16 +70,17 @@ def show(
 def refresh(
     *,
     catalog: Annotated[
-        Path, Parameter(help="The file in which the catalog is stored.")
+        Path, Parameter(help="Path to the file to store the catalog in.")
     ] = DEFAULT_CATALOG,
-    region: Annotated[tuple[str, ...], repeated("Read this region. Default: us-east-1")] = (
+    region: Annotated[tuple[str, ...], repeated("A region to read. Defaults to us-east-1")] = (
         "us-east-1",
     ),
     accept_large_changes: Annotated[
-        bool, flag("Accept prices that changed tenfold. Verify them first.")
+        bool, flag("Whether to accept prices that changed by a factor of ten. Verify them first.")
     ] = False,
     placement_scores: Annotated[
-        bool, flag("Read how likely spot requests are to succeed. AWS limits this per day.")
+        bool,
+        flag("Whether to read spot placement scores. AWS limits the number of requests per day."),
     ] = False,
     timeout: Annotated[str, Parameter(help="The timeout for one call to AWS.")] = "20s",
     as_json: AsJson = False,

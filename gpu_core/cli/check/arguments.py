@@ -14,14 +14,15 @@ def check(
     *files: Annotated[
         str,
         Parameter(
-            help="A file, a folder, or - for standard input.",
+            help="Path to a file or folder, or - to read from standard input.",
             allow_leading_hyphen=True,  # `-` would be taken for an unknown option
         ),
     ],
     policy: Annotated[
         Path | None,
         Parameter(
-            help="The policy for manifests and deployments. Default: the first one among the "
+            help="The policy to use for manifests and deployments. Defaults to the first one "
+            "among the "
             "files, else built-in values."
         ),
     ] = None,

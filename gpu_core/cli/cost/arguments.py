@@ -19,10 +19,12 @@ class LedgerAddress:
     """Options for the ledger to read."""
 
     ledger: Annotated[
-        str | None, secret("ledger", "The ledger's file or address. Default: the pool's ledger")
+        str | None, secret("ledger", "The ledger's file or address. Defaults to the pool's ledger")
     ] = None
     ledger_file: Annotated[str | None, secret_file("ledger")] = None
-    pool: Annotated[str | None, Parameter(help="The work pool whose ledger is read.")] = None
+    pool: Annotated[
+        str | None, Parameter(help="The name of the work pool to read the ledger of.")
+    ] = None
 
     def address(self) -> str:
         """The address of the ledger.
@@ -48,16 +50,18 @@ class LedgerOptions(LedgerAddress):
 
     pool: Annotated[
         str | None,
-        Parameter(help="Only runs of this work pool. Default: all runs of the ledger."),
+        Parameter(
+            help="Include only runs from this work pool. Defaults to all runs in the ledger."
+        ),
     ] = None
-    with_generated: Annotated[bool, flag("Include generated runs.")] = False
+    with_generated: Annotated[bool, flag("Whether to include generated runs.")] = False
 
 
 DEFAULT_ADDRESS = LedgerAddress()
 DEFAULT_OPTIONS = LedgerOptions()
 _Period = Annotated[str, Parameter(help="day, week (from Monday) or month, in UTC.")]
 _Day = Annotated[
-    str | None, Parameter(help="A day in the period, such as 2026-11-24. Default: today.")
+    str | None, Parameter(help="A day in the period (e.g. 2026-11-24). Defaults to today.")
 ]
 
 
@@ -70,34 +74,35 @@ def report(
         tuple[str, ...],
         repeated(
             "Group by run, parent-run, attempt, team, project, user, deployment, experiment, "
-            "model, workload-type, gpu-type, capacity-type or zone; up to three. Default: team"
+            "model, workload-type, gpu-type, capacity-type or zone; up to three. Defaults to team"
         ),
     ] = ("team",),
     idle: Annotated[
         str,
         Parameter(
             help="How idle capacity is charged: none (a line of its own), evenly (each group the "
-            "same), by-use (each group in proportion to its cost) or reservation (the team for "
-            "which the policy's calendar reserves the node)."
+            "same), by-use (each group in proportion to its cost) or reservation (the team with a "
+            "reservation of the node in the calendar)."
         ),
     ] = "none",
     policy: Annotated[
         Path | None,
         Parameter(
-            help="The policy with the reservations, for --idle reservation. Default: the one that "
-            "was in force, from the ledger."
+            help="The policy with the reservations, for --idle reservation. Defaults to the policy "
+            "in force at the time, from the ledger."
         ),
     ] = None,
     options: LedgerOptions = DEFAULT_OPTIONS,
     show: Annotated[
         str,
         Parameter(
-            help="Numbers of the table: usage (GPU-hours), resources (the cost of GPU, CPU and "
+            help="The columns to display: usage (GPU-hours), resources (the cost of GPU, CPU and "
             "memory) or time (the cost of useful, lost, restart and queued-on-node time)."
         ),
     ] = "usage",
     limit: Annotated[
-        int, Parameter(help="The number of rows to show. The other rows are summed up.")
+        int,
+        Parameter(help="The maximum number of rows to display. The remaining rows are summed up."),
     ] = 20,
     as_csv: Annotated[bool, flag("Print CSV.", name="--csv")] = False,
     as_json: AsJson = False,
@@ -134,9 +139,10 @@ def export(
     *,
     day: _Day = None,
     options: LedgerOptions = DEFAULT_OPTIONS,
-    focus: Annotated[str, Parameter(help="The version of FOCUS: 1.2 or 1.4.")] = "1.2",
+    focus: Annotated[str, Parameter(help="The FOCUS version to use. Must be 1.2 or 1.4.")] = "1.2",
     output: Annotated[
-        Path | None, Parameter(help="The file to write, .csv or .parquet. Default: CSV to stdout.")
+        Path | None,
+        Parameter(help="Path to the file to write (.csv or .parquet). Defaults to CSV on stdout."),
     ] = None,
 ) -> int:
     """Write a day, a week or a month as a bill in FOCUS, the FinOps Foundation's format.
@@ -160,22 +166,24 @@ def export(
 def savings(
     *,
     month: Annotated[
-        str | None, Parameter(help="A month in UTC, such as 2026-10. Default: this month so far.")
+        str | None,
+        Parameter(help="The month to use, in UTC (e.g. 2026-10). Defaults to the current month."),
     ] = None,
     policy: Annotated[
         Path | None,
         Parameter(
-            help="The policy with the prices, rates and scale.max_gpus. Default: the one that "
-            "was in force, from the ledger."
+            help="The policy with the prices, rates and scale.max_gpus. Defaults to the policy "
+            "in force at the time, from the ledger."
         ),
     ] = None,
     prices: Annotated[
-        Path | None, Parameter(help="Your own price sheet, which overrides the catalog.")
+        Path | None, Parameter(help="Path to your own prices. They override the catalog.")
     ] = None,
     committed_percent: Annotated[
         str | None,
         Parameter(
-            help="The price of a commitment in percent of the on-demand price. Default: the price "
+            help="The price of a commitment in percent of the on-demand price. Defaults to the "
+            "price "
             "of `reserved` in the policy or the ledger."
         ),
     ] = None,
@@ -203,12 +211,16 @@ def savings(
 
 
 def reconcile(
-    file: Annotated[Path, Parameter(help="The provider's bill in FOCUS, .csv or .parquet.")],
+    file: Annotated[
+        Path, Parameter(help="Path to the provider's bill in FOCUS format (.csv or .parquet).")
+    ],
     /,
     *,
     options: LedgerAddress = DEFAULT_ADDRESS,
-    limit: Annotated[int, Parameter(help="The number of rows to show in each table.")] = 20,
-    dry_run: Annotated[bool, flag("Record nothing in the ledger.")] = False,
+    limit: Annotated[
+        int, Parameter(help="The maximum number of rows to display in each table.")
+    ] = 20,
+    dry_run: Annotated[bool, flag("If set, nothing is written to the ledger.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Compare a provider's bill with the ledger, and explain each difference.

@@ -13,7 +13,7 @@ def doctor(
     *,
     options: DoctorOptions = _DEFAULTS,
     ledger_url: Annotated[
-        str | None, secret("ledger-url", "The ledger's database instead of the pool's")
+        str | None, secret("ledger-url", "The ledger to check instead of the ledger of the pool")
     ] = None,
     ledger_url_file: Annotated[str | None, secret_file("ledger-url")] = None,
 ) -> int:

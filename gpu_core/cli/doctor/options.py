@@ -15,28 +15,32 @@ class DoctorOptions:
     """Options for what to check."""
 
     pool: Annotated[
-        str | None, Parameter(help="The work pool's name. Default: gpu, or the only GPU pool.")
+        str | None,
+        Parameter(help="The name of the work pool. Defaults to gpu, or to the only GPU pool."),
     ] = None
     worker_type: Annotated[
         Literal["gpu-process", "gpu-kubernetes"] | None,
-        Parameter(name="--type", help="The expected type of the pool. Default: its type."),
+        Parameter(
+            name="--type", help="The expected type of the work pool. Defaults to its actual type."
+        ),
     ] = None
     policy_path: Annotated[
         Path | None,
         Parameter(
             name="--policy",
-            help="The worker's policy file. Default: PREFECT_INTEGRATIONS_GPU_POLICY_PATH, "
+            help="Path to the policy file of the worker. Defaults to "
+            "PREFECT_INTEGRATIONS_GPU_POLICY_PATH, "
             "deployments/policy.yaml, else built-in values.",
         ),
     ] = None
     service_account: Annotated[
         str | None,
         Parameter(
-            help="gpu-kubernetes: the worker's ServiceAccount as NAMESPACE/NAME, whose rights are "
-            "checked. Default: your own rights."
+            help="The ServiceAccount of the worker as NAMESPACE/NAME, to check its permissions. "
+            "Only for gpu-kubernetes. Defaults to your own permissions."
         ),
     ] = None
     with_details: Annotated[
-        bool, flag("Also print what each check has read.", name="--verbose")
+        bool, flag("Whether to print the input of each check.", name="--verbose")
     ] = False
     as_json: AsJson = False

@@ -22,7 +22,7 @@ def held(*, as_json: AsJson = False) -> int:
     return show_held(as_json=as_json)
 
 
-def free(gpu_id: Annotated[str, Parameter(help="The GPU's UUID.")], /) -> int:
+def free(gpu_id: Annotated[str, Parameter(help="The UUID of the GPU.")], /) -> int:
     """Let runs use a held GPU of this machine again."""
     load_prefect()
     from gpu_core.cli.gpus.command import free_gpu
@@ -31,7 +31,7 @@ def free(gpu_id: Annotated[str, Parameter(help="The GPU's UUID.")], /) -> int:
 
 
 def preflight(
-    gpu_id: Annotated[str, Parameter(help="The GPU's UUID.")], /, *, as_json: AsJson = False
+    gpu_id: Annotated[str, Parameter(help="The UUID of the GPU.")], /, *, as_json: AsJson = False
 ) -> int:
     """Check a held GPU of this machine, and let runs use it again if it passes.
 
@@ -46,10 +46,10 @@ def preflight(
 
 
 def history(
-    *gpu_ids: Annotated[str, Parameter(help="UUIDs of GPUs. Default: all.")],
-    last: Annotated[
-        int, duration("last", "The length of the history up to now. Default: 15m.")
-    ] = 900,
+    *gpu_ids: Annotated[
+        str, Parameter(help="The UUIDs of the GPUs to show. Defaults to all GPUs.")
+    ],
+    last: Annotated[int, duration("last", "How far back to look. Defaults to 15m.")] = 900,
     options: LedgerOptions = DEFAULT_OPTIONS,
     as_json: AsJson = False,
 ) -> int:
@@ -66,15 +66,18 @@ def history(
 def export(
     *,
     address: Annotated[
-        str, Parameter(help="The address to listen on, or 0.0.0.0 for all addresses.")
+        str, Parameter(help="The address to listen on. Use 0.0.0.0 to listen on all addresses.")
     ] = "127.0.0.1",
-    port: Annotated[int, whole_number("The port to listen on, or 0 for any free port.")] = 9401,
-    interval: Annotated[float, Parameter(help="Seconds between two samples, 0.1 to 60.")] = 1.0,
+    port: Annotated[int, whole_number("The port to listen on. Use 0 to pick a free port.")] = 9401,
+    interval: Annotated[
+        float,
+        Parameter(help="The interval in seconds between two samples. Must be between 0.1 and 60."),
+    ] = 1.0,
     pod_resources: Annotated[
         Path | None,
         Parameter(
             show_default=False,
-            help="The kubelet's socket, which names the pod on each GPU: "
+            help="Path to the socket of the kubelet for pod resources: "
             "/var/lib/kubelet/pod-resources/kubelet.sock.",
         ),
     ] = None,

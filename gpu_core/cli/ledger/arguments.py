@@ -16,9 +16,7 @@ from gpu_core.cli.shared.options import AsJson, flag, parse_day
 from gpu_core.cli.shared.secret_options import secret_file
 
 _KEY = "anchor-key"
-_AnchorKey = Annotated[
-    str | None, secret_file(_KEY, "The key that signs what a purge leaves of the log")
-]
+_AnchorKey = Annotated[str | None, secret_file(_KEY, "The key to sign the log with after a purge")]
 
 
 def verify(
@@ -49,7 +47,7 @@ def verify(
 def purge(
     *,
     before: Annotated[
-        str, Parameter(help="Delete the records before this UTC day, such as 2026-01-01.")
+        str, Parameter(help="Delete all records before this day, in UTC (e.g. 2026-01-01).")
     ],
     anchor_key_file: _AnchorKey = None,
     dry_run: Annotated[bool, flag("Show what would be deleted, without deleting it.")] = False,

@@ -15,16 +15,16 @@ from gpu_core.cli.shared.options import AsJson
 
 _Day = Annotated[
     str | None,
-    Parameter(help="The day after the 28 days of the analysis, in UTC. Default: today."),
+    Parameter(help="The day after the 28 days of the analysis, in UTC. Defaults to today."),
 ]
 _Policy = Annotated[
     Path | None,
     Parameter(
         name="--policy",
-        help="The policy that was in force. Default: the one that the ledger has.",
+        help="The policy in force on that day. Defaults to the policy recorded in the ledger.",
     ),
 ]
-_Proposal = Annotated[str, Parameter(help="A proposal's id, such as spot-3f2a9c1b.")]
+_Proposal = Annotated[str, Parameter(help="The ID of the proposal (e.g. spot-3f2a9c1b).")]
 
 
 def optimize(
@@ -78,7 +78,9 @@ def undo(
     proposal: _Proposal,
     /,
     *,
-    by: Annotated[str | None, Parameter(help="The name for the record. Default: yours.")] = None,
+    by: Annotated[
+        str | None, Parameter(help="The name to record. Defaults to your user name.")
+    ] = None,
     options: LedgerAddress = DEFAULT_ADDRESS,
 ) -> int:
     """Undo an applied proposal: restore the earlier values of its job variables.

@@ -22,11 +22,12 @@ def ask(
     policy: Annotated[
         Path | None,
         Parameter(
-            help="The policy with the quotas, for 'who borrows'. Default: the one in the ledger."
+            help="The policy with the quotas, for 'who borrows'. Defaults to the one in the ledger."
         ),
     ] = None,
     limit: Annotated[
-        int, Parameter(help="The number of rows to show. The other rows are summed up.")
+        int,
+        Parameter(help="The maximum number of rows to display. The remaining rows are summed up."),
     ] = 10,
     as_json: AsJson = False,
 ) -> int:

@@ -25,9 +25,11 @@ _CONDITIONS = Group("Conditions", sort_key=3)
 class JobOptions:
     """Options that describe the job."""
 
-    model: Annotated[str | None, Parameter(help="A known model, such as llama-3-8b.")] = None
+    model: Annotated[str | None, Parameter(help="The name of a known model (e.g. llama-3-8b).")] = (
+        None
+    )
     parameters: Annotated[
-        str | None, Parameter(help="Parameters of a transformer, such as 7B.")
+        str | None, Parameter(help="The number of parameters of the transformer (e.g. 7B).")
     ] = None
     method: Annotated[
         Literal["full", "lora", "qlora", "inference"] | None, Parameter(help="The training method.")
@@ -40,25 +42,32 @@ class JobOptions:
         Parameter(help="The optimizer."),
     ] = None
     zero_stage: Annotated[
-        int | None, whole_number("ZeRO stage, 0 to 3. Default: the lowest that fits.")
+        int | None,
+        whole_number("The ZeRO stage, 0 to 3. Defaults to the lowest stage with enough memory."),
     ] = None
     recompute: Annotated[
         Literal["none", "selective", "full"] | None,
-        Parameter(help="Activation recomputation. Default: the least that fits."),
+        Parameter(help="The activation recomputation. Defaults to the minimum with enough memory."),
     ] = None
     lora_rank: Annotated[int | None, whole_number("The rank of LoRA.")] = None
-    batch: Annotated[int | None, whole_number("Sequences or images at once on each GPU.")] = None
+    batch: Annotated[
+        int | None, whole_number("The number of sequences or images processed at once on each GPU.")
+    ] = None
     accumulation: Annotated[
-        int | None, whole_number("Batches between two updates. Default: 8.")
+        int | None, whole_number("The number of batches between two updates. Defaults to 8.")
     ] = None
     sequence_length: Annotated[
-        int | None, whole_number("Tokens of a sample; for inference, with the answer.")
+        int | None,
+        whole_number("The number of tokens in a sample. For inference, this includes the answer."),
     ] = None
     output_tokens: Annotated[
-        int | None, whole_number("Tokens that inference generates for each prompt.")
+        int | None, whole_number("The number of tokens to generate for each prompt.")
     ] = None
     amount: Annotated[
-        str | None, Parameter(help="Tokens or images to train on; prompts or images to answer.")
+        str | None,
+        Parameter(
+            help="The number of tokens or images to train on, or of prompts or images to answer."
+        ),
     ] = None
 
 
@@ -69,17 +78,20 @@ class ConstraintOptions:
 
     deadline: Annotated[
         str | None,
-        Parameter(help="When the job must end: a time such as 2026-12-01T08:00Z, or 24h from now."),
+        Parameter(
+            help="The deadline of the job: a time (e.g. 2026-12-01T08:00Z) or a duration from "
+            "now (e.g. 24h)."
+        ),
     ] = None
-    budget_usd: Annotated[str | None, Parameter(help="The budget for the whole job.")] = None
-    by: Annotated[Literal["cost", "time"], Parameter(help="The order of the offerings.")] = "cost"
+    budget_usd: Annotated[str | None, Parameter(help="The maximum amount to spend on the job.")] = (
+        None
+    )
+    by: Annotated[Literal["cost", "time"], Parameter(help="How to sort the offerings.")] = "cost"
     max_nodes: Annotated[int, whole_number("The maximum number of nodes.")] = 1
     gpus: Annotated[int | None, whole_number("The exact number of GPUs over all nodes.")] = None
-    data_gib: Annotated[
-        float | None, Parameter(help="The size of the data that the job reads.")
-    ] = None
+    data_gib: Annotated[float | None, Parameter(help="The size of the input data.")] = None
     data_at: Annotated[
-        str | None, Parameter(help="The location of the data, as PROVIDER/REGION.")
+        str | None, Parameter(help="The location of the input data as PROVIDER/REGION.")
     ] = None
 
 
@@ -91,7 +103,7 @@ class ConditionOptions:
     observed: Annotated[
         str | None,
         Parameter(
-            help="Tokens, prompts or images per second of earlier runs as "
+            help="The speed of earlier runs in tokens, prompts or images per second, as "
             "TYPE:GPUS:SPEED[,SPEED], such as a100-80gb:8:21000."
         ),
     ] = None
@@ -100,20 +112,23 @@ class ConditionOptions:
         Parameter(help="Learn the speed from completed runs of FLOW/DEPLOYMENT; needs --ledger."),
     ] = None
     ledger: Annotated[
-        str | None, Parameter(help="The ledger with these runs: its file or address.")
+        str | None, Parameter(help="The file or address of the ledger with these runs.")
     ] = None
     amount_each: Annotated[
         str | None,
-        Parameter(help="The amount of work in each of these runs. Default: that of this job."),
+        Parameter(
+            help="The amount of work in each of these runs. Defaults to the work of this job."
+        ),
     ] = None
     startup: Annotated[
-        str | None, Parameter(help="The startup time of a new node. Default: 5m.")
+        str | None, Parameter(help="The startup time of a new node. Defaults to 5m.")
     ] = None
     spot_life: Annotated[
-        str | None, Parameter(help="The mean lifetime of a spot instance. Default: 7600s.")
+        str | None, Parameter(help="The mean lifetime of a spot instance. Defaults to 7600s.")
     ] = None
     storage_gb_per_s: Annotated[
-        float | None, Parameter(help="The bandwidth from a node to checkpoint storage. Default: 1.")
+        float | None,
+        Parameter(help="The bandwidth from a node to checkpoint storage. Defaults to 1."),
     ] = None
 
 
@@ -130,7 +145,7 @@ def plan(
     constraints: ConstraintOptions = _NO_CONSTRAINTS,
     conditions: ConditionOptions = _NO_CONDITIONS,
     catalog: CatalogOptions = DEFAULT_OPTIONS,
-    top: Annotated[int, whole_number("The number of rows to show.")] = 10,
+    top: Annotated[int, whole_number("The maximum number of rows to display.")] = 10,
     as_json: AsJson = False,
 ) -> int:
     """Rank the offerings that can run a job by cost or time.

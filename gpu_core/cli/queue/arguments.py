@@ -8,12 +8,12 @@ from gpu_core.cli.shared.options import AsJson, flag
 from gpu_core.cli.shared.prefect_settings import load_prefect
 from gpu_core.decisions.requests.runs.run_tags import FIRST_TAG, HOLD_TAG
 
-_FlowRun = Annotated[str, Parameter(help="A flow run's id or name.")]
+_FlowRun = Annotated[str, Parameter(help="The ID or name of the flow run.")]
 
 
 def queue(
     *,
-    pool: Annotated[str, Parameter(help="The work pool's name.")] = "gpu",
+    pool: Annotated[str, Parameter(help="The name of the work pool.")] = "gpu",
     as_json: AsJson = False,
 ) -> int:
     """Show which runs hold the GPUs of a pool, and which wait, why and until when.
@@ -38,7 +38,7 @@ def release(flow_run: _FlowRun, /) -> int:
 
 
 def move_up(
-    flow_run: _FlowRun, /, *, undo: Annotated[bool, flag("Remove the tag.")] = False
+    flow_run: _FlowRun, /, *, undo: Annotated[bool, flag("Whether to remove the tag.")] = False
 ) -> int:
     """Put a run before all others of the queue (sets the tag gpu:first)."""
     return _set_tag(flow_run, FIRST_TAG, is_set=not undo)

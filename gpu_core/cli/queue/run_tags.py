@@ -24,7 +24,7 @@ def set_tag(run: str, tag: str, *, is_set: bool) -> int:
     """Give one run this tag, or take it away; its other tags stay. Safe to repeat.
 
     Args:
-        run: A flow run's id or name.
+        run: The ID or name of the flow run.
         tag: One of `decisions.tags`.
         is_set: Whether the run is to have it afterwards.
 

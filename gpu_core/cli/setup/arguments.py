@@ -14,13 +14,15 @@ def setup(
     *,
     options: SetupOptions = _DEFAULTS,
     ledger_url: Annotated[
-        str | None, secret("ledger-url", "The usage ledger's database, as SQLAlchemy URL")
+        str | None, secret("ledger-url", "The SQLAlchemy URL of the usage ledger database")
     ] = None,
     ledger_url_file: Annotated[str | None, secret_file("ledger-url")] = None,
-    mlflow_uri: Annotated[str | None, secret("mlflow-uri", "MLflow's tracking URI")] = None,
+    mlflow_uri: Annotated[
+        str | None, secret("mlflow-uri", "The tracking URI of the MLflow server")
+    ] = None,
     mlflow_uri_file: Annotated[str | None, secret_file("mlflow-uri")] = None,
     mlflow_token_file: Annotated[
-        str | None, secret_file("mlflow-token", "MLflow's bearer token")
+        str | None, secret_file("mlflow-token", "The bearer token for the MLflow server")
     ] = None,
 ) -> int:
     """Create or update pool, queues, blocks and deployments; safe to repeat.

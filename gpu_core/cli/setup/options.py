@@ -16,24 +16,26 @@ _UNPARSED = Parameter(parse=False)
 class SetupOptions:
     """Options for setup. None: keep what exists, or create a local default."""
 
-    pool: Annotated[str, Parameter(help="The work pool's name.")] = "gpu"
+    pool: Annotated[str, Parameter(help="The name of the work pool.")] = "gpu"
     worker_type: Annotated[
         Literal["gpu-process", "gpu-kubernetes"] | None,
         Parameter(
             name="--type",
-            help="Where runs execute: on this machine or in a cluster. Default: the pool's type; "
-            "gpu-process for a new pool.",
+            help="The type of the work pool to use. Defaults to the type of an existing pool, or "
+            "gpu-process for a new one.",
         ),
     ] = None
     policy_path: Annotated[
         Path | None,
         Parameter(
             name="--policy",
-            help="The policy file. Default: deployments/policy.yaml, else built-in values.",
+            help="Path to the policy file. Defaults to deployments/policy.yaml, else built-in "
+            "values.",
         ),
     ] = None
     prefect_file: Annotated[
-        Path | None, Parameter(help="The deployments. Default: prefect.yaml, if there is one.")
+        Path | None,
+        Parameter(help="Path to the deployments. Defaults to prefect.yaml, if it exists."),
     ] = None
     namespace: Annotated[
         str | None, Parameter(help="gpu-kubernetes: the default namespace of runs.")
@@ -45,9 +47,12 @@ class SetupOptions:
         str | None, Parameter(help="gpu-kubernetes: the default ServiceAccount of runs.")
     ] = None
     checkpoint_uri: Annotated[
-        str | None, Parameter(help="The location of checkpoints: a folder or s3://bucket/prefix.")
+        str | None,
+        Parameter(help="The location to store checkpoints in: a folder or s3://bucket/prefix."),
     ] = None
-    dry_run: Annotated[bool, flag("Print the changes without making them.")] = False
+    dry_run: Annotated[
+        bool, flag("If set, no changes are made; only print what would be changed.")
+    ] = False
     ledger_url: Annotated[str | None, _UNPARSED] = field(default=None, repr=False)
     mlflow_uri: Annotated[str | None, _UNPARSED] = field(default=None, repr=False)
     mlflow_token: Annotated[str | None, _UNPARSED] = field(default=None, repr=False)

@@ -30,7 +30,7 @@ class SimulateOptions:
     ]
     format: Annotated[
         Literal["philly", "muri", "openb", "jsonl", "kueue", "ledger"],
-        Parameter(help="The workload's format."),
+        Parameter(help="The format of the workload."),
     ]
     policies: Annotated[
         tuple[str, ...],
@@ -50,33 +50,36 @@ class SimulateOptions:
     ] = None
     events: Annotated[
         Path | None,
-        Parameter(help="JSON lines: failures, interruptions and recoveries of nodes."),
+        Parameter(
+            help="Path to a JSON lines file with failures, interruptions and recoveries of nodes."
+        ),
     ] = None
     checkpoint_interval_s: Annotated[
         int | None,
         duration(
             "checkpoint-interval",
-            "Work between two checkpoints of jobs that state none. Default: no work is lost.",
+            "The work between two checkpoints of jobs without their own value. By default no "
+            "work is lost.",
         ),
     ] = None
     checkpoint_stall_s: Annotated[
-        int, duration("checkpoint-cost", "The time that each checkpoint takes. Default: 0s.")
+        int, duration("checkpoint-cost", "The duration of each checkpoint. Defaults to 0s.")
     ] = 0
     run_times: Annotated[
         Literal["none", "true", "noisy", "stated", "learned"],
-        Parameter(help="The run times that the scheduler knows."),
+        Parameter(help="The run times known to the scheduler."),
     ] = "none"
-    seed: Annotated[int, whole_number("The random seed for noisy run times.")] = 1
+    seed: Annotated[int, whole_number("The seed to use for random run times.")] = 1
     restart_s: Annotated[
         int,
-        duration("restart-cost", "The time lost by each attempt after the first. Default: 0s."),
+        duration("restart-cost", "The time lost by each attempt after the first. Defaults to 0s."),
     ] = 0
     tick_s: Annotated[
         int | None, duration("tick", "The maximum time between two plans while jobs wait.")
     ] = None
     horizon_s: Annotated[
         int | None,
-        duration("horizon", "The time window for utilisation. Default: until the end."),
+        duration("horizon", "The time window for utilisation. Defaults to the whole simulation."),
     ] = None
     entitlements: Annotated[
         Path | None, Parameter(help="CSV with vc,node num: the weights for the share error.")

@@ -13,9 +13,9 @@ from gpu_core.cli.shared.options import AsJson, repeated, whole_number
 class SpotReplayOptions:
     """Options for the replay."""
 
-    task_hours: Annotated[float | None, Parameter(help="The duration of the work.")] = None
+    task_hours: Annotated[float | None, Parameter(help="The total duration of the work.")] = None
     deadline_hours: Annotated[
-        float | None, Parameter(help="The job's deadline, counted from its start.")
+        float | None, Parameter(help="The deadline of the job, relative to its start.")
     ] = None
     changeover_hours: Annotated[
         float,
@@ -31,14 +31,14 @@ class SpotReplayOptions:
             "it has no prices."
         ),
     ] = None
-    starts: Annotated[int, whole_number("The number of replays of each file.")] = 100
-    seed: Annotated[int, whole_number("The random seed for the start times.")] = 1
+    starts: Annotated[int, whole_number("The number of times to replay each file.")] = 100
+    seed: Annotated[int, whole_number("The seed to use for random start times.")] = 1
     ticks: Annotated[int | None, whole_number("The number of ticks to use from each file.")] = None
     nodes: Annotated[
         int, whole_number("The minimum number of nodes for spot to count as available.")
     ] = 1
     policy: Annotated[
         tuple[str, ...],
-        repeated("patience, uniform-progress, plain-uniform-progress, greedy. Default: all"),
+        repeated("patience, uniform-progress, plain-uniform-progress, greedy. Defaults to all"),
     ] = ()
     as_json: AsJson = False

@@ -79,7 +79,9 @@ class AttemptCloser:
             return await self._infrastructure.gpu_summaries(running)
         except Exception:
             name, fields = running.record.name, run_fields(running)
-            _log.warning("Cannot read the GPU usage of run %r", name, exc_info=True, extra=fields)
+            _log.warning(
+                "Failed to read the GPU usage of run %r", name, exc_info=True, extra=fields
+            )
             return ()
 
     async def _host_summary(self, running: AttemptState) -> HostSummary | None:
@@ -88,7 +90,9 @@ class AttemptCloser:
             return await self._infrastructure.host_summary(running)
         except Exception:
             name, fields = running.record.name, run_fields(running)
-            _log.warning("Cannot read the CPU usage of run %r", name, exc_info=True, extra=fields)
+            _log.warning(
+                "Failed to read the CPU usage of run %r", name, exc_info=True, extra=fields
+            )
             return None
 
     async def _parent(self, run: FlowRun) -> str | None:
@@ -98,7 +102,7 @@ class AttemptCloser:
         except Exception as error:
             if is_outage(error):
                 raise
-            _log.warning("Cannot read the parent run of run %r", run.name, exc_info=True)
+            _log.warning("Failed to read the parent run of run %r", run.name, exc_info=True)
             return None
 
     def _write(

@@ -284,7 +284,9 @@ class Settler:
                 raise  # nothing is admitted either
             # What concerns this run alone keeps no GPUs from others.
             name, fields = running.record.name, run_fields(running)
-            _log.warning("Cannot record the end of run %r yet: %s", name, error, extra=fields)
+            _log.warning(
+                "Failed to record the end of run %r, will retry: %s", name, error, extra=fields
+            )
             return
         # The exit is seen anew when it is judged: more of its output may be known by then.
         running.attempt = replace(running.attempt, gone_at=gone_at)
@@ -419,7 +421,7 @@ class Settler:
                     await self._publisher.attempts(flow_run_id, attempts)
         except Exception:
             _log.warning(
-                "Cannot report the end of run %r in full",
+                "Failed to report the end of run %r in full",
                 running.record.name,
                 exc_info=True,
                 extra=run_fields(running),

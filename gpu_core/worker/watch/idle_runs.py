@@ -158,7 +158,9 @@ class IdleWatch:
             await write_artifact(self._client, artifact, None if found is None else found.id)
         except Exception:  # its log has the warning
             _log.warning(
-                "Cannot show the GPU use on the page of run %r", running.record.name, exc_info=True
+                "Failed to show the GPU use on the page of run %r",
+                running.record.name,
+                exc_info=True,
             )
 
     async def _notify(

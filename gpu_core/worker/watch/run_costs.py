@@ -100,7 +100,9 @@ class RunCosts:
         except Exception as error:
             if self._failure.is_news(_name(error)):
                 what = count(len(waiting), "run")
-                _log.warning("Cannot log the cost of %s to MLflow yet: %s", what, _name(error))
+                _log.warning(
+                    "Failed to log the cost of %s to MLflow, will retry: %s", what, _name(error)
+                )
             _log.debug("The error of MLflow", exc_info=True)
         else:
             self._failure.forget()
@@ -135,7 +137,7 @@ class RunCosts:
     def _set_aside(self, cost: UnloggedCost, error: Exception) -> None:
         if cost.change_id not in self._refused_s:
             _log.warning(
-                "Cannot log the cost of flow run %s to MLflow; retrying every %.0f min: %s",
+                "Failed to log the cost of flow run %s to MLflow; retrying every %.0f min: %s",
                 *(cost.flow_run_id, _REFUSED_RETRY_S / 60, _name(error)),
                 extra={"flow_run_id": cost.flow_run_id},
             )
@@ -148,7 +150,7 @@ class RunCosts:
             await self._show(flow_run_id, logged.attempts, mlflow=logged.pages)
         except Exception:
             _log.warning(
-                "Cannot link the page of run %r to MLflow",
+                "Failed to link the page of run %r to MLflow",
                 logged.run.name,
                 exc_info=True,
                 extra={"flow_run_id": flow_run_id},

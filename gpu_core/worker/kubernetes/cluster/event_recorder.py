@@ -111,6 +111,6 @@ class EventRecorder:
         except KubernetesError as error:
             # A full quota, a namespace that is being deleted, an outage: the run's page has it all.
             self._rights.note(error, "`kubectl describe job` does not show what happens to runs")
-            _log.debug("Cannot write an Event on %s: %s", event["regarding"]["name"], error)
+            _log.debug("Failed to write an Event on %s: %s", event["regarding"]["name"], error)
         except Exception:
             _log.exception("Dropped an Event on %s", event["regarding"]["name"])

@@ -300,7 +300,7 @@ class GpuHealthWatch:
                 await self._api.patch(f"/api/v1/nodes/{name}", body)
             except KubernetesError as error:
                 self._rights.note(error, _FORGOTTEN)
-                _log.debug("Cannot record the held GPUs of node %s yet: %s", name, error)
+                _log.debug("Failed to record the held GPUs of node %s, will retry: %s", name, error)
 
     def _note_failure(self, failure: str) -> None:
         if self._failure is None:

@@ -111,7 +111,7 @@ class NodePreparation:
             self._trouble = None
         except KubernetesError as error:
             if str(error) != self._trouble:
-                _log.warning("Cannot prepare nodes: %s", error)
+                _log.warning("Failed to prepare nodes: %s", error)
             self._trouble = str(error)
 
     async def _read(self, policy: KubernetesPolicy) -> set[str]:
@@ -138,7 +138,7 @@ class NodePreparation:
         is_passed = found.phase is Phase.SUCCEEDED
         if pod["metadata"]["labels"][TASK_LABEL] == "prepull":
             if found.needs_person:
-                _log.warning("Cannot pull images to node %s: %s", name, found.message)
+                _log.warning("Failed to pull images to node %s: %s", name, found.message)
             values = {PREPULL_ANNOTATION: annotations.get(PREPULL_ANNOTATION, "")}
         else:
             detail = None if is_passed else found.message

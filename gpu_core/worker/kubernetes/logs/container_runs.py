@@ -146,7 +146,9 @@ class ContainerRuns:
                     await self._report_running(running)
         except Exception as error:
             _log.debug(
-                "Cannot report the state Running of run %r yet: %s", running.record.name, error
+                "Failed to report the state Running of run %r, will retry: %s",
+                running.record.name,
+                error,
             )
         finally:
             self._being_reported.discard(attempt_id)

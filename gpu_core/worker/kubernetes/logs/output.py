@@ -94,7 +94,7 @@ class OutputFollower:
                 if error.is_missing:
                     return
                 self._rights.note(error, NO_OUTPUT)
-                _log.debug("Cannot read the output of %s: %s", output.pod, error)
+                _log.debug("Failed to read the output of %s: %s", output.pod, error)
                 if was_over and not error.is_retryable:
                     return
                 await anyio.sleep(_RETRY_S)

@@ -55,7 +55,7 @@ class WrittenOutput:
                             "Repeating the output of pod %s from its start: %s", pod, error
                         )
                         return ()
-                    _log.debug("Cannot follow the output of pod %s yet: %s", pod, error)
+                    _log.debug("Failed to follow the output of pod %s, will retry: %s", pod, error)
                 await anyio.sleep(_RETRY_S)
 
     async def _send_what_is_queued(self) -> None:

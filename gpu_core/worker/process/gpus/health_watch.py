@@ -98,7 +98,7 @@ class HealthWatch:
             return self.look(datetime.now(UTC))
         except Exception:
             _log.exception(
-                "Cannot check the health of this machine's GPUs; the next try is in 5 minutes"
+                "Failed to check the health of this machine's GPUs; the next try is in 5 minutes"
             )
             return _LONGEST_PAUSE_S
 
@@ -152,7 +152,7 @@ class HealthWatch:
             self._held.hold(gpu_id, finding)
         except OSError as error:
             if gpu_id not in self._unwritten:
-                _log.error("Cannot hold %s yet: %s", gpu_id, error)
+                _log.error("Failed to hold %s, will retry: %s", gpu_id, error)
             self._unwritten.add(gpu_id)
             return
         self._unwritten.discard(gpu_id)

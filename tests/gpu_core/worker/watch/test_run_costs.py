@@ -137,7 +137,7 @@ def test_costs_of_an_outage_are_logged_in_order_and_once(
     with caplog.at_level(logging.WARNING, "prefect.gpu.mlflow"):
         worker.look(rounds=3)
     assert [r.getMessage() for r in caplog.records if r.name == "prefect.gpu.mlflow"] == [
-        "Cannot log the cost of 2 runs to MLflow yet: MlflowUnreachable"
+        "Failed to log the cost of 2 runs to MLflow, will retry: MlflowUnreachable"
     ]
     assert waiting(ledger) == ["first", "second"]
     server.start()
@@ -247,7 +247,8 @@ def test_a_run_that_mlflow_does_not_take_keeps_no_other_waiting(
         Worker(ledger, uri).look(rounds=3)
     said = " ".join(caplog.messages)
     assert (
-        said.count("Cannot log the cost of flow run refused to MLflow; retrying every 10 min") == 1
+        said.count("Failed to log the cost of flow run refused to MLflow; retrying every 10 min")
+        == 1
     )
     assert waiting(ledger) == ["refused"]
     client.restore_experiment(deleted)

@@ -114,7 +114,7 @@ def test_a_disk_that_refuses_is_tried_again(world, tmp_path, caplog):
     (tmp_path / "held-gpus").write_text("in the way")
     assert world.look(GPU_a={"xids": (79,)}) == {}
     assert world.look(5) == {}
-    assert caplog.text.count("Cannot hold GPU-a yet") == 1
+    assert caplog.text.count("Failed to hold GPU-a, will retry") == 1
     (tmp_path / "held-gpus").unlink()
     # The event came once and is not forgotten.
     assert world.look() == {"GPU-a": HealthVerdict.RESET}
