@@ -176,14 +176,14 @@ def test_a_paused_pool_and_a_broken_policy_are_said_and_nothing_is_lost(
     assert "PoolPaused: " in shown
     log = pool.worker_log()
     assert log.count(f"Resume it: {resume}") == 1
-    assert log.count("cannot be used; the last good version stays") == 1
+    assert log.count("Failed to load the policy file, keeping the last valid version") == 1
 
     pool.policy_path.write_text(POLICY)
     pool.call("PATCH", f"/work_pools/{pool.name}", {"is_paused": False})
     release.touch()
     pool.wait_until(waiting, "Completed")
     pool.wait_until(running, "Completed")
-    wait_for(lambda: "can be used again" in pool.worker_log(), "the good policy is told")
+    wait_for(lambda: "is valid again" in pool.worker_log(), "the good policy is told")
 
 
 def test_a_worker_of_another_type_is_named_with_what_it_started(pool, journal, capsys):

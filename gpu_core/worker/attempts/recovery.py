@@ -153,7 +153,7 @@ class Recovery:
         except UnknownAttempt:
             # Another worker withdrew it meanwhile, and its run continues in another attempt.
             name, fields = running.record.name, run_fields(running)
-            _log.warning("Run %r is stopped: its attempt was withdrawn", name, extra=fields)
+            _log.warning("Stopping run %r because its attempt was withdrawn", name, extra=fields)
             if not running.phase.has_ended:
                 running.move_to(AttemptPhase.ENDING, datetime.now(UTC))
             is_gone = await self._infrastructure.kill(running)

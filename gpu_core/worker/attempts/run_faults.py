@@ -123,7 +123,7 @@ class RunFaults:
         self._faults[flow_run_id] = _Fault(what, held_s, now + timedelta(seconds=held_s))
         fields = {"flow_run_id": flow_run_id, "reason": Reason.INTERNAL_ERROR}
         _log.error(
-            "Run %r is skipped for %d s: %s", name, held_s, what, exc_info=error, extra=fields
+            "Skipping run %r for %d seconds: %s", name, held_s, what, exc_info=error, extra=fields
         )
         # A line that Prefect does not take costs other runs theirs.
         if is_flow_run_id(flow_run_id):

@@ -177,14 +177,12 @@ class Settler:
         name, fields = running.record.name, run_fields(running)
         if isinstance(error, NotStarted):
             # The lease may be lost: the worker that acts settles it, and no run is at fault.
-            _log.debug(
-                "This worker does not settle the end of run %r: %s", name, error, extra=fields
-            )
+            _log.debug("Not settling the end of run %r: %s", name, error, extra=fields)
             return retries.after_outage()
         if is_outage(error) or self._outages.is_api_away:
             pause_s = retries.after_outage()
             _log.warning(
-                "The end of run %r is not settled; retrying in %.0f s: %s",
+                "Failed to settle the end of run %r, retrying in %.0f seconds: %s",
                 name,
                 pause_s,
                 error,
@@ -195,7 +193,7 @@ class Settler:
         text = self._hidden(f"{type(error).__name__}: {error}")
         pause_s = retries.after_fault(text)
         _log.error(
-            "The end of run %r is not settled; retrying in %.0f s: %s",
+            "Failed to settle the end of run %r, retrying in %.0f seconds: %s",
             name,
             pause_s,
             retries.fault,

@@ -179,7 +179,9 @@ class Terminator:
             if _lingers(run, now):
                 fields = run_fields(running)
                 _log.warning(
-                    "Ending the process of %r, because its run is over", run.name, extra=fields
+                    "Terminating the process of %r because its run has ended",
+                    run.name,
+                    extra=fields,
                 )
                 await self._infrastructure.terminate(running)
             return
@@ -280,7 +282,7 @@ class Terminator:
             # An error here must not end the worker, nor leave the GPUs held.
             name = running.record.name
             _log.exception(
-                "Killing run %r, because it did not end", name, extra=run_fields(running)
+                "Killing run %r because it did not stop", name, extra=run_fields(running)
             )
             with suppress(Exception):
                 await self._infrastructure.kill(running)

@@ -59,7 +59,7 @@ class CycleLoop:
             except CannotStart:
                 raise
             except Exception:
-                self._logger().exception("This cycle failed; the next one retries")
+                self._logger().exception("Scheduling cycle failed; the next cycle retries")
             # Each of a hundred starts wakes the cycle: one serves all events meanwhile.
             await anyio.sleep(rest_s(anyio.current_time() - began_s))
 
@@ -81,7 +81,7 @@ class CycleLoop:
                     release()
                 except Exception:
                     self._logger().exception(
-                        "The search for ended attempts failed; the next cycle retries"
+                        "Failed to look for ended attempts; the next cycle retries"
                     )
             await anyio.sleep(_SHORTEST_REST_S)
 

@@ -120,7 +120,5 @@ def _read(path: Path) -> dict[str, StartForecaster]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError, InvalidInput) as error:
-        _log.warning(
-            "Forecasts start without a history, because %s cannot be read: %s", path, error
-        )
+        _log.warning("Failed to read %s, forecasts start without a history: %s", path, error)
         return {}

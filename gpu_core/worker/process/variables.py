@@ -34,5 +34,5 @@ class GpuProcessVariables(GpuRequest, BaseVariables):
 
     working_dir: Path | None = Field(
         default=None,
-        description="The folder in which the run's process starts; a temporary one by default.",
+        description="The working directory of the process. Defaults to a temporary directory.",
     )

@@ -36,27 +36,27 @@ class GpuWorkerSettings(PrefectBaseSettings):
 
     policy_path: Path | None = Field(
         default=None,
-        description="The policy file; by default none: no prices and no virtual GPUs.",
+        description="Path to the policy file. By default there are no prices and no virtual GPUs.",
     )
     prices_path: Path | None = Field(
         default=None,
-        description="Your own price sheet in YAML, which overrides the catalog.",
+        description="Path to a YAML file with your own prices. They override the catalog.",
     )
     state_dir: Path | None = Field(
         default=None,
-        description="The folder for runs and locks; `gpu` in Prefect's home folder by default.",
+        description="The folder for runs and locks. Defaults to `gpu` in Prefect's home folder.",
     )
     ledger_url: str | None = Field(
         default=None,
-        description="The usage ledger's database; the block gpu-usage-ledger/POOL by default.",
+        description="The usage ledger database. Defaults to the block gpu-usage-ledger/POOL.",
     )
     mlflow_tracking_uri: str | None = Field(
         default=None,
-        description="The MLflow server for costs; the block gpu-mlflow-tracking/POOL by default.",
+        description="The MLflow server for costs. Defaults to the block gpu-mlflow-tracking/POOL.",
     )
     checkpoint_uri: str | None = Field(
         default=None,
-        description="The store of checkpoints; the block gpu-checkpoint-store/POOL by default.",
+        description="The checkpoint store. Defaults to the block gpu-checkpoint-store/POOL.",
     )
     checkpoint_signing_key: Annotated[SecretStr | None, AfterValidator(_signing_key)] = Field(
         default=None,
@@ -94,7 +94,7 @@ class GpuWorkerSettings(PrefectBaseSettings):
     )
     kubernetes_namespace: str | None = Field(
         default=None,
-        description="The namespace of a gpu-kubernetes worker's lease; `default` by default.",
+        description="The namespace of the lease of a gpu-kubernetes worker. Defaults to `default`.",
     )
     waiting_state_name: str | None = Field(
         default=None,

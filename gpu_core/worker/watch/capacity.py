@@ -64,7 +64,9 @@ class CapacityWatch:
             if is_ledger_outage(error):
                 raise
             if self._failure.is_news(repr(error)):
-                _log.exception("Machines of %s are not recorded; runs start as usual", self._host)
+                _log.exception(
+                    "Failed to record the machines of %s. Runs start as usual", self._host
+                )
         else:
             self._failure.forget()
 

@@ -115,7 +115,7 @@ class IdleWatch:
         if not finding.is_idle:
             if warned is not None:
                 del self._warned[attempt_id]
-                run_log(running).info("It uses its GPUs again: %s", finding.text)
+                run_log(running).info("Using its GPUs again: %s", finding.text)
                 self._tasks.start_soon(self._show, running, finding, policy, now, None)
             return False
         grace = timedelta(seconds=policy.grace_s)

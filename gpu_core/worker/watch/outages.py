@@ -154,7 +154,7 @@ class OutageWatch:
         except OSError as error:
             # While the disk is full each try fails.
             level = logging.WARNING if self._write_error.is_news(str(error)) else logging.DEBUG
-            _log.log(level, "%s cannot be written: %s", self._path, error)
+            _log.log(level, "Failed to write %s: %s", self._path, error)
         else:
             self._write_error.forget()
 
@@ -185,5 +185,5 @@ def _read(path: Path) -> tuple[Outage, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, KeyError, TypeError) as error:
-        _log.warning("Earlier outages are ignored: %s cannot be read: %s", path, error)
+        _log.warning("Failed to read %s, ignoring earlier outages: %s", path, error)
         return ()

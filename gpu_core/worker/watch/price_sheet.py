@@ -33,7 +33,7 @@ class PriceSheetFile:
         except (GpuSchedulingError, OSError) as error:
             if self._failure.is_news(str(error)):
                 _log.error(
-                    "The price sheet cannot be used; the last good one stays in force: %s", error
+                    "Failed to load the price sheet, keeping the last valid version: %s", error
                 )
             return
         self._failure.forget()

@@ -55,7 +55,7 @@ class SpooledWrites:
                 try:
                     self._is_taken(record)
                 except Exception:
-                    _log.warning("The ledger is unavailable; records are kept in %s", self._path)
+                    _log.warning("The ledger is unavailable, keeping records in %s", self._path)
                 else:
                     return
             self._spool.append(record)
@@ -82,7 +82,7 @@ class SpooledWrites:
             suffix = f".{time.time_ns()}.unreadable"
             kept_as = self._path.with_suffix(suffix) if unreadable else None
             if kept_as is not None:
-                _log.error("%d records cannot be read; they are kept in %s", unreadable, kept_as)
+                _log.error("Failed to read %d records, keeping them in %s", unreadable, kept_as)
             self._spool.clear(kept_as=kept_as)
         return written
 
@@ -109,7 +109,7 @@ class SpooledWrites:
         except SpoolFull:
             _log.exception("Lost a record: the ledger rejected it, and %s is full", path)
         else:
-            _log.exception("The ledger rejected a record; it is kept in %s", path)
+            _log.exception("The ledger rejected a record, keeping it in %s", path)
 
     def _apply(self, record: SpooledRecord) -> None:
         if record.decisions:

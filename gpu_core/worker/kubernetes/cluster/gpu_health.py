@@ -138,7 +138,7 @@ class GpuHealthWatch:
             self._note_failure(f"{self._url} returns an invalid answer: {error!r}")
             return
         if self._failure is not None:
-            _log.warning("The health of GPUs is known again")
+            _log.warning("GPU health is available again")
             self._failure = None
         self._judge()
         await self._write()
@@ -304,5 +304,5 @@ class GpuHealthWatch:
 
     def _note_failure(self, failure: str) -> None:
         if self._failure is None:
-            _log.warning("The health of GPUs is unknown: %s", failure)
+            _log.warning("GPU health is not available: %s", failure)
         self._failure = failure

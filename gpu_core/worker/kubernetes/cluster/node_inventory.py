@@ -166,12 +166,12 @@ class NodeInventory:
         self._facts[name] = facts
         if facts.unusable and (known is None or facts.unusable != known.unusable):
             why = "; ".join(facts.unusable)
-            _log.warning("No GPU of node %s is used: %s", name, why)
+            _log.warning("Ignoring the GPUs of node %s: %s", name, why)
         elif facts.contradictions and (
             known is None or facts.contradictions != known.contradictions
         ):
             why = "; ".join(facts.contradictions)
-            _log.warning("Node %s counts as its own labels and resources say: %s", name, why)
+            _log.warning("Node %s is used according to its labels and resources: %s", name, why)
 
     def _read(
         self, name: str, node: Json, policy: KubernetesPolicy, held: frozenset[str]

@@ -86,7 +86,7 @@ class NodePreparation:
             self._kept_out.pop(node.name, None)
             return node
         if node.name not in self._kept_out:
-            _log.warning("Node %s takes no runs yet: %s", node.name, why)
+            _log.warning("Node %s is not ready for runs: %s", node.name, why)
         self._kept_out[node.name] = why
         return replace(node, unhealthy_gpu_ids=frozenset(node.gpu_ids))
 
@@ -146,7 +146,7 @@ class NodePreparation:
             values = {PREFLIGHT_ANNOTATION: annotation_of(node, test)}
             _log.log(
                 logging.INFO if is_passed else logging.ERROR,
-                "The test of node %s: %s", name, detail or "passed",
+                "Preflight test of node %s: %s", name, detail or "passed",
             )  # fmt: skip
         await self._api.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": values}})
 

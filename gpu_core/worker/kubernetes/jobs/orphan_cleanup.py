@@ -89,7 +89,7 @@ class OrphanCleanup:
         if run.work_pool_name not in (None, self._pool):
             return
         _log.warning(
-            "Objects of %r in the cluster belong to no open attempt (%s): they are deleted",
+            "Objects of %r in the cluster do not belong to an open attempt (%s), deleting them",
             run.name,
             attempt_id,
         )

@@ -119,7 +119,7 @@ class InstallationClaim:
             try:
                 await self.try_once()
             except (LedgerError, SQLAlchemyError, OSError, httpx.HTTPError) as error:
-                _log.debug("The claim of pool %r: %s", self._pool, error)
+                _log.debug("Claim of pool %r: %s", self._pool, error)
             if self.is_ours != was_ours:
                 on_change()
 

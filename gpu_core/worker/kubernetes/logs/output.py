@@ -79,7 +79,7 @@ class OutputFollower:
             await self._follow(output)
         except Exception:
             # The output of one run ends no worker.
-            _log.exception("No longer following the output of pod %s", output.pod)
+            _log.exception("Stopped following the output of pod %s", output.pod)
         finally:
             self._places.forget(output.key)
 

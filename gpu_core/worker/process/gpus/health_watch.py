@@ -109,7 +109,7 @@ class HealthWatch:
         except GpuDiscoveryError as error:
             return self._note_failure(error)
         if self._is_failing:
-            _log.warning("The GPUs of this machine are sampled again")
+            _log.warning("Sampling the GPUs of this machine again")
         self._is_failing, self._pause_s = False, _FIRST_PAUSE_S
         self.samples = samples
         self._history, ended = self._history.with_samples(samples)
@@ -165,7 +165,7 @@ class HealthWatch:
 
     def _note_failure(self, error: GpuDiscoveryError) -> float:
         if not self._is_failing:
-            _log.warning("The GPUs of this machine are not sampled: %s", error)
+            _log.warning("Not sampling the GPUs of this machine: %s", error)
         self._is_failing, self.samples = True, ()
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, _LONGEST_PAUSE_S)
         return pause_s

@@ -79,8 +79,8 @@ class OccupiedGpus:
         """Log it once, and again when the last reading no longer counts."""
         if self._failure is None:
             _log.warning(
-                "The processes on the GPUs of this machine are unknown: %s. "
-                "The last reading counts for %.0f s.",
+                "Failed to list the processes on the GPUs of this machine: %s. "
+                "The last list is used for %.0f s.",
                 *(failure, VALID_S),
             )
             self._failure = failure

@@ -135,7 +135,7 @@ def test_a_run_that_works_again_is_not_stopped_and_is_warned_anew(story):
     said, shown = story(scenario)
     assert [line.partition(":")[0].partition(" for ")[0] for line in said] == [
         "Finished, but holding its GPUs",
-        "It uses its GPUs again",
+        "Using its GPUs again",
         "Finished, but holding its GPUs",
     ]
     assert len(shown) == 3

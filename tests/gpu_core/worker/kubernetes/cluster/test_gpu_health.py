@@ -223,10 +223,10 @@ async def test_a_prometheus_that_is_away_holds_nothing_and_is_said_once(world, c
     world.failure = failure
     await world.look(9, GPU_a=90.0)
     assert world.usable() == {"n1": 2, "n2": 2}
-    assert caplog.text.count("The health of GPUs is unknown: ") == 1
+    assert caplog.text.count("GPU health is not available: ") == 1
     world.failure = None
     assert await world.look() == {}
-    assert caplog.text.count("The health of GPUs is known again") == 1
+    assert caplog.text.count("GPU health is available again") == 1
 
 
 async def test_what_is_held_stays_held_while_prometheus_is_away(world):

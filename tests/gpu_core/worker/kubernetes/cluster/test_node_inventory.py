@@ -182,7 +182,8 @@ def test_what_the_template_refuses_is_not_offered_and_what_it_tolerates_is_open(
             {"cloud.google.com/gke-max-shared-clients-per-gpu": "2"},
             {"shares_per_gpu": 4},
             "n1",
-            "Node n1 counts as its own labels and resources say: each of its GPUs is shared by 2",
+            "Node n1 is used according to its labels and resources: each of its GPUs is shared "
+            "by 2",
             id="the policy says something else",
         ),
         pytest.param(
@@ -192,7 +193,7 @@ def test_what_the_template_refuses_is_not_offered_and_what_it_tolerates_is_open(
             },
             {},
             "n2",
-            "No GPU of node n1 is used: its MIG instances are shared,",
+            "Ignoring the GPUs of node n1: its MIG instances are shared,",
             id="no run can ask for them",
         ),
     ],

@@ -321,7 +321,7 @@ def test_what_goes_wrong_with_one_output_ends_no_worker(caplog):
             await OutputFollower(api, MissingRights()).follow(output)
 
     anyio.run(scenario)
-    assert "No longer following the output of pod a" in caplog.text
+    assert "Stopped following the output of pod a" in caplog.text
 
 
 class Gone:

@@ -106,8 +106,13 @@ def test_a_driver_that_fails_holds_nothing_and_is_said_once(world, caplog):
         pauses_s.append(world.watch.look(world.now))
     assert world.look() == {}
     assert pauses_s == [5, 10, 20, 40, 80, 160, 300, 300, 300]
-    assert caplog.text.count("are not sampled: the NVIDIA driver does not answer") == 1
-    assert caplog.text.count("are sampled again") == 1
+    assert (
+        caplog.text.count(
+            "Not sampling the GPUs of this machine: the NVIDIA driver does not answer"
+        )
+        == 1
+    )
+    assert caplog.text.count("Sampling the GPUs of this machine again") == 1
 
 
 def test_a_disk_that_refuses_is_tried_again(world, tmp_path, caplog):
