@@ -125,8 +125,7 @@ def refused(server: PrefectServer, namespace: Namespace, folder: Path, kind: str
     entry = "tests/cluster/flows.py:meet_and_note" if kind == "flow" else f"{FLOWS}:do_nothing"
     parameters = {"folder": str(journal_of(pool).parent)} if kind == "flow" else {}
     command = f"{sys.executable} -m tests.cluster.rendezvous sockets"
-    gang = {"nodes": NODES, "max_interruptions": 1, "container_command": command}
-    gang |= ENGINE if kind == "flow" else {}
+    gang = {"nodes": NODES, "max_interruptions": 1, "container_command": command, **ENGINE}
     return Refused(pool, namespace, pool.submit(pool.deploy(entry), kind, parameters, **gang))
 
 
