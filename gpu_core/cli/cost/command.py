@@ -24,6 +24,7 @@ from gpu_core.cli.cost.garbage_collection import without_garbage_collection
 from gpu_core.cli.cost.kept_rows import RowsOnDisk
 from gpu_core.cli.cost.table import Show, report_csv, report_document, report_table
 from gpu_core.cli.cost.unknown_pool import name_unknown_pool
+from gpu_core.cli.shared.terminal import terminal_width
 from gpu_core.decisions.costs.billing.charges import Charges
 from gpu_core.decisions.costs.billing.focus import COLUMNS, focus_rows, parse_focus_version
 from gpu_core.decisions.costs.capacity.idle import IdleRule, parse_idle_rule, with_idle
@@ -44,6 +45,9 @@ from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.scheduling.reservations.calendar import windows_between
+
+_WIDEST = 1000
+"""Columns where a program reads the table: no name is cut, and no table is as wide."""
 
 
 class ReportFormat(StrEnum):
@@ -96,8 +100,8 @@ def run_report(
     elif output is ReportFormat.CSV:
         print(report_csv(report), end="")
     else:
-        console = Console()
-        width = console.width if console.is_terminal else None
+        width = terminal_width()
+        console = Console(width=width or _WIDEST)
         console.print(report_table(report, limit, shown, width))
     return 0
 

@@ -245,6 +245,15 @@ def test_names_and_cost_stay_readable_in_any_terminal(
     assert want_left_out is None or f"Left out at this width: {want_left_out}" in said
 
 
+def test_a_program_reads_whole_names_however_narrow_the_terminal_is(
+    ledger_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert report(ledger_url, "day", "--by", "team", "--show", "resources") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any("vision" in line and "$2.75" in line and line.endswith("│") for line in lines)
+
+
 def test_several_keys_and_csv(ledger_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert report(ledger_url, "month", "--by", "team", "--by", "gpu-type", "--csv") == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
