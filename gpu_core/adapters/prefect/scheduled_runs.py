@@ -8,6 +8,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.responses import WorkerFlowRunResponse
 
 from gpu_core.adapters.prefect.paging import PAGE
+from gpu_core.adapters.prefect.work_pool import read_queues
 
 Parse = Callable[[Any], WorkerFlowRunResponse | None]
 
@@ -40,7 +41,7 @@ async def read_scheduled_runs(
         if len(first) < PAGE:
             return _by_id(first, parse)
     if not names:
-        names = sorted(q.name for q in await client.read_work_queues(work_pool_name=pool))
+        names = sorted(q.name for q in await read_queues(client, pool))
     found: dict[str, WorkerFlowRunResponse] = {}
     for name in names:
         found |= await _of_queue(client, pool, name, before, parse)

@@ -43,6 +43,19 @@ async def read_pools(client: PrefectClient, types: Iterable[str]) -> list[WorkPo
     )
 
 
+async def read_queues(client: PrefectClient, pool: str) -> list[WorkQueue]:
+    """The work queues of this pool, however many it has.
+
+    Raises:
+        ObjectNotFound: There is no such pool.
+    """
+    return await read_all(
+        lambda limit, offset: client.read_work_queues(
+            work_pool_name=pool, limit=limit, offset=offset
+        )
+    )
+
+
 async def read_pool_status(client: PrefectClient, name: str) -> PoolStatus:
     """The limits and pauses of this pool, its active runs and its workers.
 
@@ -50,7 +63,7 @@ async def read_pool_status(client: PrefectClient, name: str) -> PoolStatus:
         ObjectNotFound: There is no such pool.
     """
     pool = await client.read_work_pool(name)
-    queues = await client.read_work_queues(work_pool_name=name)
+    queues = await read_queues(client, name)
     is_limited = pool.concurrency_limit is not None or any(
         queue.concurrency_limit is not None for queue in queues
     )

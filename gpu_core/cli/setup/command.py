@@ -9,6 +9,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import WorkPool
 
 from gpu_core.adapters.files.policy_file import load_policy_and_lines
+from gpu_core.adapters.prefect.work_pool import read_queues
 from gpu_core.cli.project.checks import (
     PoolFacts,
     check_deployments,
@@ -158,7 +159,7 @@ async def _other_pools(
         pool = None if is_template(name) else await read_pool(client, name)
         if pool is None:
             continue
-        queues = await client.read_work_queues(work_pool_name=name)
+        queues = await read_queues(client, name)
         found[name] = PoolFacts(
             name=name,
             type=pool.type,

@@ -9,6 +9,7 @@ from prefect.client.schemas.objects import WorkPool
 from prefect.exceptions import ObjectNotFound
 from prefect.types.names import BANNED_CHARACTERS
 
+from gpu_core.adapters.prefect.work_pool import read_queues
 from gpu_core.cli.project.file import is_template
 from gpu_core.cli.setup.options import SetupOptions
 from gpu_core.cli.setup.session import Session, say
@@ -173,7 +174,7 @@ async def have_queues(
     async def priorities() -> dict[str, tuple[Any, int | None]]:
         if pool is None and session.dry_run:
             return {}
-        queues = await client.read_work_queues(work_pool_name=options.pool)
+        queues = await read_queues(client, options.pool)
         return {queue.name: (queue.id, queue.priority) for queue in queues}
 
     existing = await priorities()

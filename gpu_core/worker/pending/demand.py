@@ -13,6 +13,7 @@ from prefect.client.schemas.responses import DeploymentResponse, WorkerFlowRunRe
 from prefect.workers.base import BaseVariables
 
 from gpu_core.adapters.prefect.moments import plain_moment
+from gpu_core.adapters.prefect.work_pool import read_queues
 from gpu_core.decisions.checks.prefect.concurrency_limits import held_by_deployment
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.plain_text import without_controls
@@ -351,7 +352,7 @@ class DemandReader:
 
     async def _queue_name(self, queue_id: UUID) -> str | None:
         if queue_id not in self._queue_names:
-            queues = await self._client.read_work_queues(work_pool_name=self._pool)
+            queues = await read_queues(self._client, self._pool)
             self._queue_names = {queue.id: queue.name for queue in queues}
         return self._queue_names.get(queue_id)
 

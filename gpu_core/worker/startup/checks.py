@@ -17,7 +17,7 @@ from gpu_core.adapters.files.errnos import REFUSED_PATHS
 from gpu_core.adapters.files.private_folder import make_private_folder
 from gpu_core.adapters.prefect.internals import missing_parts, unsupported_prefect
 from gpu_core.adapters.prefect.request_errors import SLOW_SERVER, is_slow_server, why_failed
-from gpu_core.adapters.prefect.work_pool import read_pools
+from gpu_core.adapters.prefect.work_pool import read_pools, read_queues
 from gpu_core.decisions.checks.prefect.pool_commands import setup_command, worker_command
 from gpu_core.decisions.model.errors import GpuSchedulingError, InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.pydantic_errors import InvalidInputs, input_errors, refuse
@@ -137,7 +137,7 @@ async def check_pool(
             f"`{setup_command('NAME', worker_type)}`",
         )
     if queues:
-        known = [queue.name for queue in await client.read_work_queues(work_pool_name=name)]
+        known = [queue.name for queue in await read_queues(client, name)]
         refuse([_unknown_queue(queue, known) for queue in sorted(set(queues) - set(known))])
 
 

@@ -149,6 +149,33 @@ class Long:
         return [SimpleNamespace(name="medium")]
 
 
+class ManyQueues:
+    """Has a run in each of so many queues, and answers as a server does: no more than a page."""
+
+    def __init__(self, queues):
+        self.queues = [f"team-{number:03}" for number in range(queues)]
+        self.rows = {
+            name: row(str(UUID(int=100 + number))) for number, name in enumerate(self.queues)
+        }
+
+    async def request(self, _method, _path, *, json, **_options):
+        names = json.get("work_queue_names", self.queues)
+        found = [self.rows[name] for name in names if "scheduled_after" not in json]
+        return SimpleNamespace(json=lambda: found[:PAGE])
+
+    async def read_work_queues(self, *, limit, offset, **_options):
+        return [SimpleNamespace(name=name) for name in self.queues[offset : offset + limit]]
+
+
+def test_a_run_is_found_in_a_queue_behind_two_hundred_others():
+    async def story():
+        server = ManyQueues(2 * PAGE + 1)
+        async with queue_reader(server) as reader:
+            return len((await reader.newest()).responses)
+
+    assert anyio.run(story) == 2 * PAGE + 1
+
+
 def due_at(waiting):
     return datetime.fromisoformat(waiting["flow_run"]["next_scheduled_start_time"])
 

@@ -149,9 +149,10 @@ class Server:
         found = [await self.read_work_pool(name) for name in sorted(self.types)]
         return [pool for pool in found if pool.type in wanted][offset : offset + limit]
 
-    async def read_work_queues(self, work_pool_name):
+    async def read_work_queues(self, work_pool_name, limit, offset):
         assert work_pool_name in self.types
-        return [SimpleNamespace(name=name) for name in ("high", "low")]
+        queues = [SimpleNamespace(name=name) for name in ("high", "low")]
+        return queues[offset : offset + limit]
 
 
 @pytest.mark.parametrize(
