@@ -166,7 +166,8 @@ def free_those_that_wait(gangs: list[Refused]) -> bool:
     for gang in list(gangs):
         if gang.pool.state(gang.run) == "WaitingForClusterQuota":
             assert "exceeded quota: small" in gang.pool.message(gang.run)
-            assert all(attempt.released_at for attempt in gang.pool.attempts(gang.run))
+            if not all(attempt.released_at for attempt in gang.pool.attempts(gang.run)):
+                continue  # its next attempt has begun since its state was read
             gang.namespace.kubectl("delete", "resourcequota", "small")
             gangs.remove(gang)
     return not gangs

@@ -171,6 +171,7 @@ def _of_end(
         yield "went on after it had completed"
     what = [event["what"] for event in events]
     raised, is_done = what.count("raised"), "end" in what
+    charged = raised - _failures_of_preempted(events, states)
     if types[-1] == "COMPLETED" and not is_done:
         yield "is Completed, and no body of it came to its end"
     wrongly_ended = f"is {types[-1]} after {raised} failures of its own: {states[-1]['message']}"
@@ -181,10 +182,19 @@ def _of_end(
             yield f"raised {raised} times"
         case Fate.FAILS if types[-1] != "FAILED" or raised < run.max_failures:
             yield wrongly_ended
-        case Fate.FAILS if raised > run.max_failures + _outages(spans):
-            yield f"failed {raised} times, where {run.max_failures} are allowed"
+        case Fate.FAILS if charged > run.max_failures + _outages(spans):
+            yield f"failed {charged} times, where {run.max_failures} are allowed"
         case Fate.CANCELLED if types[-1] not in ("CANCELLED", "COMPLETED"):
             yield wrongly_ended
+
+
+def _failures_of_preempted(events: Sequence[Event], states: Sequence[Mapping[str, Any]]) -> int:
+    """How many bodies raised in an attempt that was preempted? That is not charged to the run."""
+    names = ("Pending", "Preempted")
+    turns = [(_epoch_s(s["timestamp"]), s["name"]) for s in states if s["name"] in names]
+    turns += [(event["at"], "raised") for event in events if event["what"] == "raised"]
+    ordered = [name for _, name in sorted(turns)]
+    return sum(pair == ("raised", "Preempted") for pair in pairwise(ordered))
 
 
 def _outages(spans: Iterable[Span]) -> int:

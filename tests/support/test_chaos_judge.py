@@ -40,6 +40,7 @@ def judged(events, states=COMPLETED, spans=(), min_runtime_s=0.0, **facts):
 
 
 FAILED = ("Pending", "Running", "Failed")
+PREEMPTED = ("Pending", "Running", "Preempted")
 OUTAGE = Span(what="server killed", began_s=0.5, ended_s=1.5)
 
 
@@ -69,6 +70,15 @@ OUTAGE = Span(what="server killed", began_s=0.5, ended_s=1.5)
             [*body(end="raised"), *body(2, 5, "raised")],
             {"fate": Fate.FAILS, "failures": 2, "max_failures": 2, "states": FAILED},
             id="a run that fails for good",
+        ),
+        pytest.param(
+            [*body(at=1, end="raised"), *body(2, 5, "raised")],
+            {
+                "fate": Fate.FAILS,
+                "failures": 1,
+                "states": ("Pending", "Running", "Failed", "Preempted", *FAILED),
+            },
+            id="a run that failed as it was preempted, and fails for good",
         ),
         pytest.param(
             body(end="stopped"),
@@ -146,6 +156,12 @@ def test_all_is_well_with(events, facts):
             {"fate": Fate.FAILS, "failures": 1, "max_failures": 1, "states": FAILED},
             "failed 2 times",
             id="a failure that was not charged",
+        ),
+        pytest.param(
+            [*body(end="stopped"), *body(2, 4, "raised"), *body(3, 7, "raised")],
+            {"fate": Fate.FAILS, "failures": 1, "states": (*PREEMPTED, *FAILED, *FAILED)},
+            "failed 2 times",
+            id="a failure that was not charged, after a preemption",
         ),
         pytest.param(
             body(),

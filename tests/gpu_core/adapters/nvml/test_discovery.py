@@ -188,7 +188,7 @@ SILENT = {
     "a call that hangs": {
         "looks": [(0, ""), (1, "hang 1"), (1, "hang 1"), (60, "hang 1"), (1, "")],
         "want_left_out": ["", "", "", "ac", ""],
-        "want_log": ["unknown: NVML does not answer in", "No run starts", "NVML answers again"],
+        "want_log": ["NVML does not answer in", "No run starts", "NVML answers again"],
     },
     "a driver that is reset": {
         # After 5 s it is asked anew, however often the worker looks.

@@ -22,7 +22,7 @@ def with_price(**price):
 @pytest.mark.parametrize(
     ("data", "want_message"),
     [
-        pytest.param(None, "prices is not a mapping", id="an empty file"),
+        pytest.param(None, "prices is empty", id="an empty file"),
         pytest.param(
             make_sheet(x=make_row(gpu_cuont=8)),
             "instance_types.x.gpu_cuont is not a known name; did you mean 'gpu_count'?",
