@@ -8,9 +8,9 @@ from anyio.abc import TaskGroup
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.exceptions import ObjectNotFound
-from pydantic import ValidationError
 
 from gpu_core.adapters.prefect.deployments import read_deployments_by_id
+from gpu_core.worker.operations.outage_errors import is_outage
 from gpu_core.worker.operations.patient_read import PATIENCE_S, PatientRead
 from gpu_core.worker.operations.throttle import Throttle
 
@@ -23,8 +23,9 @@ _WRITTEN_BY_POLLS = dict.fromkeys(("last_polled", "status", "updated"))
 class DeploymentReader:
     """Reads a deployment when a run needs it first, and all of them together every ten seconds.
 
-    Those with a concurrency limit are read for each cycle: for a run without a free slot no other
-    run is preempted. A cycle does not wait for a slow server: it uses what was read before.
+    Those with a concurrency limit are read for each cycle, so that no run is preempted for one that
+    has no free slot. If the server is slow, a cycle does not wait: it uses what was read before,
+    which is at most a minute old.
 
     Args:
         client: Prefect's client.
@@ -82,8 +83,10 @@ class DeploymentReader:
             self._used = set()
         try:
             found = await read_deployments_by_id(self._client, due)
-        except ValidationError:
-            # One that this client cannot read is the fault of its own runs: each is read by itself.
+        except Exception as error:
+            if is_outage(error):
+                raise
+            # One that cannot be read is the fault of its own runs: each is read by itself.
             self._known = {}
             return
         for key in due:

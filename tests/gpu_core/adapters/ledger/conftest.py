@@ -22,3 +22,11 @@ def ledger(ledger_url: str) -> Iterator[Ledger]:
     """An empty ledger."""
     with Ledger.open(ledger_url) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def one_ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ledger, Path]]:
+    """A ledger for all examples: making one takes longer than all the rest."""
+    path = tmp_path_factory.mktemp("ledger") / "ledger.db"
+    with Ledger.open(f"sqlite:///{path}") as ledger:
+        yield ledger, path

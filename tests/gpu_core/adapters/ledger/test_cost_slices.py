@@ -1,7 +1,6 @@
 """The database's sums are those of the attempts, one by one, on SQLite and on PostgreSQL."""
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
@@ -67,14 +66,6 @@ def attempts(draw: st.DrawFn) -> Attempt:
         gpu_type=draw(st.sampled_from(["a100-80gb", "t4"])),
         zone=draw(st.none() | st.just("use1-az4")),
     )
-
-
-@pytest.fixture(scope="module")
-def one_ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ledger, Path]]:
-    """A ledger for all examples: making one takes longer than all the rest."""
-    path = tmp_path_factory.mktemp("ledger") / "ledger.db"
-    with Ledger.open(f"sqlite:///{path}") as ledger:
-        yield ledger, path
 
 
 @settings(deadline=None)

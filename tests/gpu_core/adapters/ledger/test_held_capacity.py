@@ -58,14 +58,6 @@ def placed(draw: st.DrawFn) -> Attempt:
     return replace(one, node="node-1", shares=shares[: draw(st.integers(1, 2))])
 
 
-@pytest.fixture(scope="module")
-def one_ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ledger, Path]]:
-    """A ledger for all examples: making one takes longer than all the rest."""
-    path = tmp_path_factory.mktemp("ledger") / "ledger.db"
-    with Ledger.open(f"sqlite:///{path}") as ledger:
-        yield ledger, path
-
-
 @settings(deadline=None)
 @given(
     of_machines=machines(),

@@ -1,7 +1,6 @@
 """What savings read of a month in few columns is what whole records say."""
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -54,14 +53,6 @@ def records(draw: st.DrawFn) -> list[tuple[RunRecord, tuple[Attempt, ...]]]:
         )
         found.append((run, of_run))
     return found
-
-
-@pytest.fixture(scope="module")
-def one_ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ledger, Path]]:
-    """A ledger for all examples: making one takes longer than all the rest."""
-    path = tmp_path_factory.mktemp("ledger") / "ledger.db"
-    with Ledger.open(f"sqlite:///{path}") as ledger:
-        yield ledger, path
 
 
 @settings(deadline=None)

@@ -2,13 +2,11 @@
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,14 +33,6 @@ spans = st.tuples(hours, hours).map(sorted)
 places = st.sampled_from(NODES)
 reservations = st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), places, spans)
 held = st.tuples(st.sampled_from("abc"), st.integers(1, 4), places, spans, st.booleans())
-
-
-@pytest.fixture(scope="module")
-def one_ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ledger, Path]]:
-    """A ledger for all examples: making one takes longer than all the rest."""
-    path = tmp_path_factory.mktemp("ledger") / "ledger.db"
-    with Ledger.open(f"sqlite:///{path}") as ledger:
-        yield ledger, path
 
 
 @settings(deadline=None)

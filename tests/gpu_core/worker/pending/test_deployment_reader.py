@@ -4,11 +4,13 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import anyio
+import httpx
 import pytest
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.exceptions import ObjectNotFound
 from pydantic import ValidationError
 
+from tests.support.pool import refused_request
 from tests.support.queue import deployment_reader
 
 FLOW = UUID(int=1)
@@ -171,6 +173,28 @@ def test_one_that_cannot_be_read_costs_the_others_one_request_each():
         after_an_interval(reader)
         await reader.refresh()
         assert server.asked == [{TRAIN}]
+
+    with_reader(server, story)
+
+
+@pytest.mark.parametrize(
+    ("status", "is_an_outage"), [(403, False), (422, False), (500, False), (503, True)], ids=str
+)
+def test_only_an_outage_fails_the_cycle(status, is_an_outage):
+    server = Server(TRAIN, TUNE)
+
+    async def refuse(**_filter):
+        raise refused_request(status)
+
+    async def story(reader):
+        server.read_deployments = refuse
+        if is_an_outage:
+            with pytest.raises(httpx.HTTPStatusError):
+                await reader.refresh()
+        else:
+            await reader.refresh()
+        assert (await reader.of(TRAIN)).id == TRAIN
+        assert server.asked == ([] if is_an_outage else [TRAIN])
 
     with_reader(server, story)
 
