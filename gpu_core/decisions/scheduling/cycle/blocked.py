@@ -1,6 +1,5 @@
 """The steps of a plan for a workload that cannot start now, the least disruptive first."""
 
-from collections.abc import Iterable, Sequence
 from functools import partial
 
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
@@ -239,7 +238,11 @@ class BlockedWorkloads:
                 shape, entry.workload.team, nodes, builder.now_s, duration_s, assumed_s(entry)
             )
         if found is None or is_auto_gang:
-            kept = [self._likely_nodes(shape, nodes)] if mode is Backfill.AUTO else nodes
+            kept = (
+                [likely_nodes(shape, nodes, builder.likely_wait_s)]
+                if mode is Backfill.AUTO
+                else nodes
+            )
             builder.kept.update(node for group in kept for node in group)
         else:
             builder.reservations.reserve(found[1], amount_of(shape), found[0], duration_s)
@@ -260,15 +263,6 @@ class BlockedWorkloads:
                 return is_first or shape.nodes > 1
             case Backfill.NONE:
                 return True
-
-    def _likely_nodes(self, shape: Shape, groups: Iterable[Sequence[str]]) -> list[str]:
-        cluster = self._state.after_draining.cluster
-        return likely_nodes(
-            shape,
-            groups,
-            free_gpus=lambda node: cluster[node].free_gpus,
-            rests_on=self._builder.likely_rests,
-        )
 
     def _usable_nodes(self, shape: Shape, allowance: OpenFlavors) -> list[list[str]]:
         """The nodes that it may use, by group, without those kept for another workload."""

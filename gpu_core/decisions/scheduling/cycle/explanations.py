@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple, overload
 
 from gpu_core.decisions.model.reasons import Explanation
@@ -35,7 +36,8 @@ class Explanations(Sequence[Explanation]):
         self._groups = [(queue.group, tuple(queue.entries)) for queue in state.pending.queues]
         self._length = len(state.pending)
         self._still_hold = state.pending.ids & state.holdings.ids
-        self._explanations: list[_LazyExplanation] | None = None
+        self._decided: list[_Decided] | None = None
+        self._worded: list[Explanation | None] = []
 
     def __len__(self) -> int:
         return self._length
@@ -47,13 +49,13 @@ class Explanations(Sequence[Explanation]):
     def __getitem__(self, index: slice) -> tuple[Explanation, ...]: ...
 
     def __getitem__(self, index: int | slice) -> Explanation | tuple[Explanation, ...]:
-        explanations = self._in_order()
-        if isinstance(index, slice):
-            return tuple([lazy.explanation() for lazy in explanations[index]])
-        return explanations[index].explanation()
+        numbers = range(len(self._in_order()))[index]
+        if isinstance(numbers, range):
+            return tuple([self._explanation(number) for number in numbers])
+        return self._explanation(numbers)
 
     def __iter__(self) -> Iterator[Explanation]:
-        return (lazy.explanation() for lazy in self._in_order())
+        return map(self._explanation, range(len(self._in_order())))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
@@ -66,77 +68,72 @@ class Explanations(Sequence[Explanation]):
     def __reduce__(self) -> tuple[Any, ...]:
         return tuple, (tuple(self),)
 
-    def _in_order(self) -> "list[_LazyExplanation]":
-        if self._explanations is None:
-            self._explanations = list(self._explained())
-            # The explanations hold all that is needed.
-            self._groups.clear()
-        return self._explanations
+    def _explanation(self, number: int) -> Explanation:
+        explanation = self._worded[number]
+        if explanation is None:
+            explain, workload, position = self._in_order()[number]
+            explanation = messages.with_choices(explain(workload, position=position), workload)
+            self._worded[number] = explanation
+        return explanation
 
-    def _explained(self) -> "Iterator[_LazyExplanation]":
-        ahead = _Ahead(self._cluster, self._order)
+    def _in_order(self) -> "list[_Decided]":
+        if self._decided is None:
+            self._decided = list(self._explained())
+            self._worded = [None] * len(self._decided)
+            # The decisions hold all that is needed.
+            self._groups.clear()
+        return self._decided
+
+    def _explained(self) -> "Iterator[_Decided]":
         position = 0
-        # No two keys are equal: nothing behind them is compared.
-        for (*_, key), shape, entry, explain, is_queued in sorted(self._keyed()):
-            if explain is None and entry.workload.workload_id in self._still_hold:
-                yield _LazyExplanation(messages.previous_attempt_ending, entry.workload, 0)
+        for _, key, waiting, entry, explain, is_queued in sorted(self._keyed(), key=_place):
+            workload = entry.workload
+            if explain is None and workload.workload_id in self._still_hold:
+                yield messages.previous_attempt_ending, workload, 0
                 continue
             if explain is not None and not is_queued:
-                yield _LazyExplanation(explain, entry.workload, 0)
+                yield explain, workload, 0
                 continue
             position += 1
-            yield _LazyExplanation(explain or ahead.explain(shape, key), entry.workload, position)
-            ahead.join(shape, position, key, entry)
+            yield explain or waiting.behind(workload, key), workload, position
+            waiting.join(workload.name, position, key)
 
-    def _keyed(self) -> Iterator[tuple["_Place", Shape, QueueEntry, Explain | None, bool]]:
-        """All workloads with their keys, group by group: sorted runs, which sort fast."""
+    def _keyed(self) -> "Iterator[_Keyed]":
+        """All workloads with their places, group by group: sorted runs, which sort fast."""
         outcome, order = self._outcome, self._order
+        by_workload, not_queued = outcome.by_workload, outcome.not_queued
+        shares_of, preemptors, entitled = outcome.shares_of, outcome.preemptors, outcome.entitled
+        ahead = _Ahead(self._cluster, order)
         for group, entries in self._groups:
+            waiting = ahead.of(group.shape)
             # The share at the time of the decision: a workload must not be listed before one that
             # was preferred to it because that one has used more since.
             group_share = outcome.shares.get(group)
             rest = outcome.by_group.get(group)
-            for place, entry in enumerate(entries):
+            for number, entry in enumerate(entries):
                 workload_id = entry.workload.workload_id
-                share = outcome.shares_of.get(workload_id, group_share)
+                share = shares_of.get(workload_id, group_share)
                 key = entry.key if share is None else order.with_share(entry.key, share)
-                explain = outcome.by_workload.get(workload_id)
-                is_queued = workload_id not in outcome.not_queued
-                if explain is None and rest is not None and place > rest.place:
+                explain, is_queued = by_workload.get(workload_id), workload_id not in not_queued
+                if explain is None and rest is not None and number > rest.place:
                     explain, is_queued = rest.explain, rest.is_queued
-                is_behind = workload_id not in outcome.preemptors
+                is_behind = workload_id not in preemptors
                 # Who is within nominal quota is listed before the one that had to let it pass.
-                before = outcome.entitled.get(workload_id)
-                is_passed = before is None
-                yield (
-                    (is_behind, before or key, is_passed, key),
-                    group.shape,
-                    entry,
-                    explain,
-                    is_queued,
+                before = entitled.get(workload_id)
+                place = (
+                    (is_behind, *key, True) if before is None else (is_behind, *before, False, *key)
                 )
+                yield place, key, waiting, entry, explain, is_queued
 
 
-_Place = tuple[bool, Key, bool, Key]
-"""The position in the order of the plan."""
+_Decided = tuple[Explain, Workload, int]
+"""What explains one workload, and its position."""
 
+_Keyed = tuple[Key, Key, "_Waiting", QueueEntry, Explain | None, bool]
+"""One workload: its place in the order of the plan, its key, those of its shape, and its decision.
+No two places are equal."""
 
-class _LazyExplanation:
-    """One explanation, worded when it is read."""
-
-    __slots__ = ("_explain", "_explanation", "_position", "_workload")
-
-    def __init__(self, explain: Explain, workload: Workload, position: int) -> None:
-        self._explain = explain
-        self._workload = workload
-        self._position = position
-        self._explanation: Explanation | None = None
-
-    def explanation(self) -> Explanation:
-        if self._explanation is None:
-            explanation = self._explain(self._workload, position=self._position)
-            self._explanation = messages.with_choices(explanation, self._workload)
-        return self._explanation
+_place = itemgetter(0)
 
 
 class _Ahead:
@@ -146,45 +143,71 @@ class _Ahead:
     """
 
     def __init__(self, cluster: ClusterInfo, order: WorkloadOrder) -> None:
-        self._cluster = cluster
-        self._order = order
-        self._counts: dict[Shape, int] = {}
-        self._joined = 0
-        self._first: dict[Shape, list[_Named]] = {}
-        # Valid until a workload joins whose name is shown.
-        self._same: dict[Shape, tuple[Shape, ...]] = {}
-        self._shown: dict[Shape, list[_Named]] = {}
+        self.overlaps = cluster.overlaps
+        self.order = order
+        self.joined = 0
+        """How many workloads wait so far."""
+        self.waiting: list[_Waiting] = []
+        """Shapes of which one waits."""
+        self.named = 0
+        """Grows with each workload whose name is shown to those behind."""
+        self._of: dict[Shape, _Waiting] = {}
 
-    def join(self, shape: Shape, position: int, key: Key, entry: QueueEntry) -> None:
+    def of(self, shape: Shape) -> "_Waiting":
+        """The workloads of this shape."""
+        waiting = self._of.get(shape)
+        if waiting is None:
+            waiting = self._of[shape] = _Waiting(self, shape)
+        return waiting
+
+
+class _Waiting:
+    """The workloads of one shape that wait so far.
+
+    Args:
+        ahead: The workloads of all shapes.
+        shape: Their shape.
+    """
+
+    __slots__ = ("_ahead", "_behind", "_named", "_overlapping", "count", "first", "shape")
+
+    def __init__(self, ahead: _Ahead, shape: Shape) -> None:
+        self._ahead = ahead
+        self._named = -1
+        self._overlapping: list[_Waiting] = []
+        self._behind: _Behind | None = None
+        self.shape = shape
+        self.count = 0
+        self.first: list[_Named] = []
+
+    def join(self, name: str, position: int, key: Key) -> None:
         """Adds a waiting workload."""
-        self._counts[shape] = self._counts.get(shape, 0) + 1
-        self._joined += 1
-        first = self._first.setdefault(shape, [])
-        if not first:
-            self._same.clear()
-        if len(first) < _NAMES_KEPT:
-            first.append(_Named(position, entry.workload.name, key))
-            self._shown.clear()
+        ahead = self._ahead
+        self.count += 1
+        ahead.joined += 1
+        if len(self.first) < _NAMES_KEPT:
+            if not self.first:
+                ahead.waiting.append(self)
+            self.first.append(_Named(position, name, key))
+            ahead.named += 1
 
-    def explain(self, shape: Shape, key: Key) -> Explain:
-        """The explanation of a workload that waits behind them."""
-        shown = self._shown_to(shape)
-        same = self._same[shape]
-        if len(same) == len(self._counts):
-            count = self._joined
+    def behind(self, workload: Workload, key: Key) -> Explain:
+        """The explanation of a workload of this shape that waits behind those so far."""
+        ahead, behind = self._ahead, self._behind
+        if behind is None or self._named != ahead.named:
+            self._named = ahead.named
+            behind = self._behind = self._behind_named(workload)
+        if len(self._overlapping) == len(ahead.waiting):
+            count = ahead.joined
         else:
-            count = sum([self._counts[other] for other in same])
-        return partial(_behind, order=self._order, key=key, ahead=shown, count=count)
+            count = sum([other.count for other in self._overlapping])
+        return partial(behind.explain, key, count)
 
-    def _shown_to(self, shape: Shape) -> "list[_Named]":
-        shown = self._shown.get(shape)
-        if shown is None:
-            if shape not in self._same:
-                overlaps = self._cluster.overlaps
-                self._same[shape] = tuple(o for o in self._counts if overlaps(shape, o))
-            first = sorted(named for other in self._same[shape] for named in self._first[other])
-            shown = self._shown[shape] = first[:_NAMES_KEPT]
-        return shown
+    def _behind_named(self, workload: Workload) -> "_Behind":
+        ahead = self._ahead
+        self._overlapping = [w for w in ahead.waiting if ahead.overlaps(self.shape, w.shape)]
+        first = sorted(named for other in self._overlapping for named in other.first)
+        return _Behind(ahead.order, workload, first[:_NAMES_KEPT])
 
 
 class _Named(NamedTuple):
@@ -195,21 +218,25 @@ class _Named(NamedTuple):
     key: Key
 
 
-def _behind(
-    workload: Workload,
-    *,
-    order: WorkloadOrder,
-    key: Key,
-    ahead: Sequence[_Named],
-    count: int,
-    position: int,
-) -> Explanation:
-    first = ahead[0].key
-    return messages.behind_others(
-        workload,
-        [named.name for named in ahead],
-        count,
+class _Behind:
+    """Explains why workloads of one shape wait behind the same first ones.
+
+    Args:
+        order: The order of the queue.
+        workload: One of them.
+        ahead: The first ones.
+    """
+
+    __slots__ = ("_first", "_order", "_text")
+
+    def __init__(self, order: WorkloadOrder, workload: Workload, ahead: Sequence[_Named]) -> None:
+        self._order = order
+        self._first = ahead[0].key
+        self._text = messages.BehindOthers(workload, [named.name for named in ahead])
+
+    def explain(self, key: Key, count: int, workload: Workload, *, position: int) -> Explanation:
+        """The explanation of the workload with this key, behind so many."""
+        first = self._first
         # Where the order would say otherwise, the one ahead is within nominal quota.
-        order.deciding_key(first, key) if first < key else "nominal quota",
-        position,
-    )
+        by = self._order.deciding_key(first, key) if first < key else "nominal quota"
+        return self._text.explanation(workload.workload_id, count, by, position)

@@ -20,7 +20,11 @@ from gpu_core.decisions.scheduling.eviction.cost import Candidates, PreemptionCa
 from gpu_core.decisions.scheduling.eviction.preemption import Allows, Preemption
 from gpu_core.decisions.scheduling.plan.plan import Admit, Command
 from gpu_core.decisions.scheduling.queue.queue import QueueEntry, WorkloadGroup
-from gpu_core.decisions.scheduling.reservations.kept_nodes import Rest, likely_rests
+from gpu_core.decisions.scheduling.reservations.kept_nodes import (
+    Rest,
+    likely_rests,
+    likely_wait_s,
+)
 from gpu_core.decisions.scheduling.reservations.node_closures import NodeClosure
 from gpu_core.decisions.scheduling.reservations.reservations import Amount, Reservations, amount_of
 from gpu_core.decisions.scheduling.state.allocations import Release, SharedUse
@@ -85,7 +89,8 @@ class PlanBuilder:
         self._known_releases: dict[str, Sequence[Release]] = {}
         self._started_parts: dict[str, list[SharedUse]] = {}
         """Shared GPUs of the workloads that this plan starts, by node."""
-        self._known_rests: dict[str, Sequence[Rest]] = {}
+        self._known_waits: dict[str, dict[int, float]] = {}
+        """By node: the likely time until so many more GPUs are free."""
         self._started_rests: dict[str, list[Rest]] = {}
         """Of the workloads that this plan starts, by node."""
         self._short_of_spare: set[Flavor | None] = set()
@@ -280,7 +285,7 @@ class PlanBuilder:
             # As in the next cycle, in which it has run for no time.
             rest = Rest(entry.planned_s or 0.0, len(share.gpu_ids))
             self._started_rests.setdefault(share.node, []).append(rest)
-            self._known_rests.pop(share.node, None)
+            self._known_waits.pop(share.node, None)
         self.commands.append(Admit(workload_id=workload.workload_id, placement=placement))
         return True
 
@@ -374,14 +379,21 @@ class PlanBuilder:
             self._known_releases[node] = known
         return known
 
-    def likely_rests(self, node: str) -> Sequence[Rest]:
+    def likely_wait_s(self, node: str, gpus: int) -> float:
+        """The time until the node likely has so many free GPUs, as its holdings end."""
+        missing = gpus - self.state.after_draining.cluster[node].free_gpus
+        if missing <= 0:
+            return 0.0
+        waits = self._known_waits.setdefault(node, {})
+        wait_s = waits.get(missing)
+        if wait_s is None:
+            wait_s = waits[missing] = likely_wait_s(missing, self._likely_rests(node))
+        return wait_s
+
+    def _likely_rests(self, node: str) -> Sequence[Rest]:
         """The likely time until each holding releases its GPUs of the node, the first first."""
-        known = self._known_rests.get(node)
-        if known is None:
-            held = likely_rests(node, self.state.holdings.on(node), self.now_s)
-            known = sorted((*held, *self._started_rests.get(node, ())))
-            self._known_rests[node] = known
-        return known
+        held = likely_rests(node, self.state.holdings.on(node), self.now_s)
+        return sorted((*held, *self._started_rests.get(node, ())))
 
 
 def assumed_s(entry: QueueEntry) -> float:

@@ -27,6 +27,8 @@ _CHOICES = (
     ("micro_batch", "Micro-batch"),
 )
 """What is chosen for a workload: its name among the numbers, and in the summary."""
+_AFTER_THAT_RUN = "It starts after that run, or on GPUs that the run cannot use."
+_AFTER_THOSE_RUNS = "It starts after those runs, or on GPUs that they cannot use."
 _NO_REASONS = (None,) * len(_CHOICES)
 
 
@@ -360,30 +362,44 @@ def _avoided_until(workload: Workload) -> dict[str, str]:
     return {} if until is None else {"avoided_until": until.isoformat()}
 
 
-def behind_others(
-    workload: Workload, ahead: Sequence[str], ahead_count: int, decided_by: str, position: int
-) -> Explanation:
-    """Others ahead in the queue need the same GPUs.
+class BehindOthers:
+    """Others ahead in the queue need the same GPUs: the words that thousands have in common.
 
     Args:
-        ahead: The first few of them by name, in queue order.
-        ahead_count: How many they are.
-        decided_by: The key of the order in which the first of them is ahead.
+        workload: One of those that wait; they have one shape.
+        ahead: The first few of those ahead by name, in queue order.
     """
-    return Explanation(
-        workload_id=workload.workload_id,
-        reason=Reason.BEHIND_OTHERS,
-        summary=f"Waiting for {wanted_text(workload)} behind {names_text(ahead, ahead_count)}.",
-        resolution="It starts after that run, or on GPUs that the run cannot use."
-        if ahead_count == 1
-        else "It starts after those runs, or on GPUs that they cannot use.",
-        position=position,
-        numbers={
-            "wanted_gpus": workload.shape.total_gpus,
-            "ahead": ahead_count,
-            "ahead_by": decided_by,
-        },
-    )
+
+    __slots__ = ("_ahead", "_wanted", "_wanted_gpus")
+
+    def __init__(self, workload: Workload, ahead: Sequence[str]) -> None:
+        self._ahead = ahead
+        self._wanted = wanted_text(workload)
+        self._wanted_gpus = workload.shape.total_gpus
+
+    def explanation(
+        self, workload_id: str, ahead_count: int, decided_by: str, position: int
+    ) -> Explanation:
+        """The explanation of one of them.
+
+        Args:
+            workload_id: Which one.
+            ahead_count: How many are ahead of it.
+            decided_by: The key of the order in which the first of them is ahead.
+            position: Its position in the queue.
+        """
+        return Explanation(
+            workload_id=workload_id,
+            reason=Reason.BEHIND_OTHERS,
+            summary=f"Waiting for {self._wanted} behind {names_text(self._ahead, ahead_count)}.",
+            resolution=_AFTER_THAT_RUN if ahead_count == 1 else _AFTER_THOSE_RUNS,
+            position=position,
+            numbers={
+                "wanted_gpus": self._wanted_gpus,
+                "ahead": ahead_count,
+                "ahead_by": decided_by,
+            },
+        )
 
 
 def holders_on(names: Collection[str], running: Sequence[Allocation]) -> list[tuple[str, int]]:

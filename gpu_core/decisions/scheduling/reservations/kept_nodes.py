@@ -22,8 +22,7 @@ class Rest(NamedTuple):
 def likely_nodes(
     shape: Shape,
     groups: Iterable[Sequence[str]],
-    free_gpus: Callable[[str], int],
-    rests_on: Callable[[str], Sequence[Rest]],
+    likely_wait_s: Callable[[str, int], float],
 ) -> list[str]:
     """The nodes that are kept for a workload that cannot start.
 
@@ -33,8 +32,7 @@ def likely_nodes(
     Args:
         shape: The resources that it needs.
         groups: The nodes of each group that a gang may choose among.
-        free_gpus: GPUs of a node that are free once draining workloads have ended.
-        rests_on: The `likely_rests` of the holdings on a node.
+        likely_wait_s: The time until a node likely has so many free GPUs.
 
     Returns:
         Nodes of the one group in which it is likely to start first; empty if no group is large
@@ -46,11 +44,7 @@ def likely_nodes(
         if len(nodes) < shape.nodes:
             continue
         by_wait = nsmallest(
-            wanted,
-            (
-                (_likely_wait_s(shape.gpu_count - free_gpus(node), rests_on(node)), node)
-                for node in nodes
-            ),
+            wanted, [(likely_wait_s(node, shape.gpu_count), node) for node in nodes]
         )
         likely = (by_wait[shape.nodes - 1][0], [node for _, node in by_wait])
         best = likely if best is None else min(best, likely)
@@ -67,7 +61,7 @@ def likely_rests(node: str, holdings: Iterable[Holding], now_s: float) -> list[R
     return sorted(Rest(_likely_rest_s(h, now_s), _gpus_on(h, node)) for h in holdings)
 
 
-def _likely_wait_s(missing_gpus: int, rests: Sequence[Rest]) -> float:
+def likely_wait_s(missing_gpus: int, rests: Sequence[Rest]) -> float:
     """The time until this number of further GPUs is likely free."""
     wait_s = 0.0
     for rest_s, gpus in rests:
