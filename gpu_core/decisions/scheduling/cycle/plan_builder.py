@@ -221,18 +221,18 @@ class PlanBuilder:
 
     def _leaves(self, group: WorkloadGroup, entry: QueueEntry) -> Allows:
         """The nodes that workloads ahead leave to it."""
-        is_open = self.is_open(group, entry)
+        is_open, kept, reservations = self.is_open(group, entry), self.kept, self.reservations
         wanted, until_s = amount_of(group.shape), self.now_s + or_forever(entry.planned_s)
         return lambda node: (
-            node not in self.kept
-            and self.reservations.allows(node, wanted, until_s)
-            and is_open(node)
+            node not in kept and reservations.allows(node, wanted, until_s) and is_open(node)
         )
 
     def is_open(self, group: WorkloadGroup, entry: QueueEntry) -> Allows:
         """The nodes that the calendar and the budgets leave open to it."""
-        now_s, until_s = self.now_s, self.now_s + assumed_s(entry)
         is_payable = self.is_payable(group, entry)
+        if not self.reservations.has_closures:
+            return is_payable
+        now_s, until_s = self.now_s, self.now_s + assumed_s(entry)
         return lambda node: (
             is_payable(node) and self.reservations.is_open(node, group.team, now_s, until_s)
         )
@@ -240,7 +240,7 @@ class PlanBuilder:
     def is_payable(self, group: WorkloadGroup, entry: QueueEntry) -> Allows:
         """The nodes that the budgets leave open to it."""
         if self.budgets is None:
-            return lambda _node: True
+            return any_node
         cluster = self.state.current.cluster
         payable = {
             flavor
@@ -394,6 +394,11 @@ class PlanBuilder:
         """The likely time until each holding releases its GPUs of the node, the first first."""
         held = likely_rests(node, self.state.holdings.on(node), self.now_s)
         return sorted((*held, *self._started_rests.get(node, ())))
+
+
+def any_node(_node: str) -> bool:
+    """Returns True: each node may be used."""
+    return True
 
 
 def assumed_s(entry: QueueEntry) -> float:

@@ -1,8 +1,7 @@
 """The workloads that could be preempted, by node and scope, with their losses."""
 
 import math
-from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Container, Iterable, Sequence, Set
 from typing import NamedTuple
 
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
@@ -104,8 +103,7 @@ class PreemptionIndex:
             self._by_team.setdefault(holding.account.team, []).append(holding)
         self.teams: Set[str | None] = self._by_team.keys()
         """The teams with a candidate at first."""
-        self._ranked: dict[str | None, list[tuple[Loss, Holding]]] = {}
-        self._gpus_by_team: dict[str | None, Counter[str]] = {}
+        self._losses: dict[str | None, dict[str, tuple[Loss, Holding]]] = {}
         self._node_candidates: dict[PreemptionScope, NodeCandidates] = {}
         self._nodes: dict[str, _NodeHoldings] = {}
 
@@ -132,27 +130,20 @@ class PreemptionIndex:
             return _NO_ACCOUNTS
         return self._entitlements.borrowing(scope.reclaims, scope.cohorts)
 
-    def ranked_of(self, team: str | None) -> list[tuple[Loss, Holding]]:
-        """The candidates of the team with what each loses, the least first."""
-        ranked = self._ranked.get(team)
-        if ranked is None:
-            candidates = self.candidates
-            ranked = self._ranked[team] = sorted(
-                (candidates[h.workload_id].loss, h)
-                for h in self._by_team.get(team, ())
-                if h.workload_id in candidates
-            )
-        return [pair for pair in ranked if pair[1].workload_id in self.candidates]
+    def losses_of(self, team: str | None) -> Collection[tuple[Loss, Holding]]:
+        """The candidates of the team that are left, with what each loses."""
+        losses = self._losses.get(team)
+        if losses is None:
+            ids = [h.workload_id for h in self._by_team.get(team, ())]
+            left = [self.candidates[i] for i in ids if i in self.candidates]
+            losses = self._losses[team] = {c.workload_id: (c.loss, c.holding) for c in left}
+        return losses.values()
 
-    def gpus_of_team(self, team: str | None) -> Mapping[str, int]:
-        """How many GPUs of each node did candidates of this team hold at first?"""
-        gpus = self._gpus_by_team.get(team)
-        if gpus is None:
-            gpus = self._gpus_by_team[team] = Counter()
-            for holding in self._by_team.get(team, ()):
-                for share in holding.allocation.placement.shares:
-                    gpus[share.node] += len(share.gpu_ids)
-        return gpus
+    def remove(self, holding: Holding) -> None:
+        """Removes a candidate that is evicted."""
+        self.candidates.remove(holding.workload_id)
+        self._losses.get(holding.account.team, {}).pop(holding.workload_id, None)
+        self.invalidate(share.node for share in holding.allocation.placement.shares)
 
     def gpus_on(self, node: str, holding: Holding) -> int:
         """How many usable GPUs of the node does it hold?"""
@@ -181,25 +172,24 @@ class NodeCandidates:
         self._scope = scope
         self._borrowing = index.borrowing(scope)
         self._initially_borrowing = self._borrowing_read = self._borrowing
+        self.names_all = scope.priority is None or not scope.reclaims
+        """No other node has a candidate in this cycle."""
         self._least: dict[str, Loss] = {}
+        self._gpus: dict[str, int] = {}
         for loss, holding in self._in_scope():
             for share in holding.allocation.placement.shares:
-                self._least.setdefault(share.node, loss)
+                least = self._least.get(share.node)
+                if least is None or loss < least:
+                    self._least[share.node] = loss
+                self._gpus[share.node] = self._gpus.get(share.node, 0) + len(share.gpu_ids)
         self.nodes: Set[str] = self._least.keys()
         """Nodes with a candidate when the scope was first used. Of a scope with both parts: by
         priority only."""
-        self.names_all = scope.priority is None or not scope.reclaims
-        """No other node has a candidate in this cycle."""
-        self._gpus_by_node: Mapping[str, int] | None = (
-            None
-            if scope.any_team or scope.priority is None or scope.reclaims
-            else index.gpus_of_team(scope.team)
-        )
         self._known: dict[str, tuple[_NodeHoldings, Set[Account], CandidateSet | None]] = {}
         """The last answer for a node, and what it was about."""
 
     def _in_scope(self) -> list[tuple[Loss, Holding]]:
-        """The candidates in scope, the least loss first. Of both parts: those by priority."""
+        """The candidates in scope, with what each loses. Of both parts: those by priority."""
         index, scope, borrowing = self._index, self._scope, self._borrowing
         if scope.any_team:
             teams = index.teams
@@ -207,8 +197,10 @@ class NodeCandidates:
             teams = {scope.team}
         else:
             teams = {account.team for account in borrowing}
-        ranked = sorted(pair for team in teams for pair in index.ranked_of(team))
-        return [pair for pair in ranked if scope.includes(pair[1], borrowing)]
+        pairs = (pair for team in teams for pair in index.losses_of(team))
+        if not borrowing:
+            return [pair for pair in pairs if scope.includes_by_priority(pair[1])]
+        return [pair for pair in pairs if scope.includes(pair[1], borrowing)]
 
     def least_on(self, node: str) -> Loss | None:
         """No set of its candidates on the node loses less; None: it has none.
@@ -219,9 +211,7 @@ class NodeCandidates:
 
     def most_gpus_on(self, node: str) -> float:
         """How many GPUs of the node could its candidates hold at most?"""
-        if self.names_all and node not in self.nodes:
-            return 0
-        return math.inf if self._gpus_by_node is None else self._gpus_by_node.get(node, 0)
+        return self._gpus.get(node, 0) if self.names_all else math.inf
 
     def on(self, node: str, borrowing: Set[Account] | None = None) -> "CandidateSet | None":
         """The candidates that the node has now; None: none.

@@ -1,7 +1,6 @@
 """The cost of preemption for the victims."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -47,20 +46,16 @@ class Loss(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreemptionCandidate:
+class PreemptionCandidate(NamedTuple):
     """A workload that may be preempted, and its loss."""
 
+    workload_id: str
+    """The workload that holds the GPUs."""
     holding: Holding
     lost_milli_gpu_s: int
     price_micro_usd_per_gpu_hour: int | None
     """Of its GPUs; None: unpriced."""
     loss: Loss
-
-    @property
-    def workload_id(self) -> str:
-        """The workload that holds the GPUs."""
-        return self.holding.workload_id
 
     def command(self, preemptor: Workload) -> Preempt:
         """The command that preempts this workload for `preemptor`."""
@@ -147,6 +142,7 @@ class Candidates(Mapping[str, PreemptionCandidate]):
         worth = worth if used_ratio is None else round(worth * used_ratio)
         price = 0 if holding.flavor is None else self._prices[holding.flavor]
         return PreemptionCandidate(
+            workload_id=workload.workload_id,
             holding=holding,
             lost_milli_gpu_s=lost,
             price_micro_usd_per_gpu_hour=price,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from gpu_core.decisions.model.bit_set import numbers_in
 from gpu_core.decisions.model.units import epoch_s
-from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape, Workload
 from gpu_core.decisions.policy.preemption import PreemptionPolicy, TakesFrom
 from gpu_core.decisions.scheduling.eviction.candidates import PreemptionIndex, PreemptionScope
 from gpu_core.decisions.scheduling.eviction.cost import Candidates, PreemptionCandidate
@@ -108,7 +108,7 @@ class Preemption:
             return Preemptees(self._victims_by_order(group, entry, allows))
         allowance = self._entitlements.allowance(group.team, group.shape)
         scope = self._scope(group, entry.workload, allowance)
-        is_open = self._is_open(allowance, scope, allows)
+        is_open = self._is_open(group.shape, allowance, scope, allows)
         choice = self._search.least_loss(
             group.shape, self._cluster.groups(group.shape), scope, is_open
         )
@@ -135,7 +135,7 @@ class Preemption:
             group.shape,
             self._cluster.groups(group.shape),
             scope,
-            self._is_open(allowance, scope, allows),
+            self._is_open(group.shape, allowance, scope, allows),
         )
         return moment_s if moment_s is not None and moment_s > self._now_s else None
 
@@ -155,9 +155,8 @@ class Preemption:
 
     def evict(self, victim: PreemptionCandidate) -> None:
         """Evicts a victim: it is no candidate any more, and its GPUs will be released."""
-        self._candidates.remove(victim.workload_id)
         self._state.after_draining.release(victim.holding)
-        self.invalidate(s.node for s in victim.holding.allocation.placement.shares)
+        self._index.remove(victim.holding)
 
     def _scope(
         self, group: WorkloadGroup, workload: Workload, allowance: OpenFlavors
@@ -180,20 +179,19 @@ class Preemption:
         )
 
     def _is_open(
-        self, allowance: OpenFlavors, scope: PreemptionScope, allows: Allows | None
-    ) -> Callable[[str], bool]:
-        possible = (
-            None
-            if scope.any_team
-            # Victims of its own team may free quota of any flavor.
-            else allowance.open | allowance.reclaimable | self._entitlements.held_by(scope.team)
+        self, shape: Shape, allowance: OpenFlavors, scope: PreemptionScope, allows: Allows | None
+    ) -> Allows:
+        """The nodes that it may use, with victims that the scope includes."""
+        cluster = self._cluster
+        if scope.any_team:
+            return _all if allows is None else allows
+        # Victims of its own team may free quota of any flavor.
+        possible = allowance.open | allowance.reclaimable | self._entitlements.held_by(scope.team)
+        if all(group.flavor in possible for group in cluster.groups(shape)):
+            return _all if allows is None else allows
+        return lambda node: (
+            cluster[node].node.flavor in possible and (allows is None or allows(node))
         )
-
-        def is_open(node: str) -> bool:
-            flavor = self._cluster[node].node.flavor
-            return (possible is None or flavor in possible) and (allows is None or allows(node))
-
-        return is_open
 
     # Where a choice node by node is not enough: see `victim_search`.
 
@@ -338,3 +336,7 @@ class Preemption:
         """Its key without what it gained by waiting, also where it has waited too long."""
         order, submitted_s = self._state.order, epoch_s(entry.workload.submitted_at)
         return order.aged_until(order.key(entry.workload, submitted_s), submitted_s)
+
+
+def _all(_node: str) -> bool:
+    return True

@@ -84,10 +84,10 @@ class Victims:
         if least is None:
             losses = (
                 loss
-                for loss, h in self._index.ranked_of(scope.team)
+                for loss, h in self._index.losses_of(scope.team)
                 if h.protected_until_s <= self._index.now_s and scope.includes_by_priority(h)
             )
-            least = self._least[scope.own] = next(losses, _INFINITE)
+            least = self._least[scope.own] = min(losses, default=_INFINITE)
         return least
 
     def node_loss(self, shape: Shape, scope: PreemptionScope, node: str) -> Loss | None:
@@ -136,16 +136,23 @@ class Victims:
             worth = node_candidates.nodes | set(self._after_draining.with_room(shape))
         else:
             worth = None
-        bound = partial(self._bound, shape, node_candidates)
-        cover = partial(self._cover, shape, node_candidates, counts_only_gpus(shape))
+        are_counted = counts_only_gpus(shape)
+        bound = partial(self._bound, shape, node_candidates, are_counted)
+        cover = partial(self._cover, shape, node_candidates, are_counted)
         group_of = self._after_draining.group_numbers(shape)
         borrowing = node_candidates.borrowing_now
         return _Covers(group_of, bound, cover, borrowing, worth, len(self._index.changed))
 
-    def _bound(self, shape: Shape, node_candidates: NodeCandidates, node: str) -> Loss | None:
+    def _bound(
+        self, shape: Shape, node_candidates: NodeCandidates, are_counted: bool, node: str
+    ) -> Loss | None:
         """Freeing the node loses no less; None: it cannot be freed."""
-        if self._after_draining[node].has_left(shape):
+        node_info = self._after_draining[node]
+        if node_info.has_left(shape):
             return Loss()
+        missing_gpus = shape.gpu_count - node_info.free_gpus
+        if are_counted and missing_gpus > node_candidates.most_gpus_on(node):
+            return None
         return node_candidates.least_on(node)
 
     def _cover(

@@ -108,6 +108,11 @@ class Reservations:
         """Is anything reserved or closed?"""
         return bool(self._reserved or self._closed)
 
+    @property
+    def has_closures(self) -> bool:
+        """Does the calendar close any node?"""
+        return bool(self._closed)
+
     def close(self, node: str, from_s: float, until_s: float, team: str | None) -> None:
         """Closes the node between these times for all teams but this one; None: for all."""
         closed = self._closed.setdefault(node, [])

@@ -111,8 +111,14 @@ class Entitlements:
 
     @contextmanager
     def without(self, holdings: Iterable[Holding]) -> Iterator[None]:
-        """Counts usage without these holdings while the context is open."""
-        gone = tuple(holdings)
+        """Counts usage without these holdings while the context is open.
+
+        Afterwards all is as before, also what is known about it.
+        """
+        gone, usage = tuple(holdings), self._usage
+        known = self._allowances, self._lefts, self._borrowing, self._borrowing_as_of
+        changes = 0 if usage is None else usage.borrowing_changes
+        self._allowances, self._lefts, self._borrowing = {}, {}, {}
         for holding in gone:
             self.release_holding(holding)
         try:
@@ -120,6 +126,9 @@ class Entitlements:
         finally:
             for holding in gone:
                 self.allocate_holding(holding)
+            self._allowances, self._lefts, self._borrowing, self._borrowing_as_of = known
+            if usage is not None:
+                usage.borrowing_changes = changes
 
     def allocate_holding(self, holding: Holding) -> None:
         """Counts what the holding uses."""

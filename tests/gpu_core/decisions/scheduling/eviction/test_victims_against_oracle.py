@@ -156,6 +156,7 @@ def any_of_them(candidates, enough, *, group=0):
     """A problem in which quota opens the group without any so many of the candidates."""
     running = [
         PreemptionCandidate(
+            workload_id=f"r{i:02}",
             holding=holding_of(make_allocation(make_workload(f"r{i:02}"), {"n1": str(i)}), ORDER),
             lost_milli_gpu_s=1,
             price_micro_usd_per_gpu_hour=None,
