@@ -93,6 +93,7 @@ class Preemption:
         self._were_put_first = any(holding.was_put_first for holding in candidates.holdings)
         self._has_gangs = any(shape.nodes > 1 for shape in shapes)
         self._has_parts = not all(shape.is_whole for shape in shapes)
+        self._has_protected = any(h.protected_until_s > now_s for h in candidates.holdings)
         self._steps_left = CYCLE_STEPS
         self._last_in_order: list[tuple[Key, Holding]] | None = None
 
@@ -127,7 +128,7 @@ class Preemption:
 
         None: never, or now.
         """
-        if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
+        if self._policy.takes_from is TakesFrom.LATER_IN_ORDER or not self._has_protected:
             return None
         allowance = self._entitlements.allowance(group.team, group.shape)
         scope = self._scope(group, entry.workload, allowance)
