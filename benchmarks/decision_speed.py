@@ -30,7 +30,7 @@ from gpu_core.decisions.scheduling.cycle.planner import (
     plan_cycle,
 )
 from gpu_core.decisions.scheduling.plan.plan import Admit, Plan, Preempt
-from gpu_core.worker.operations.garbage import rare_garbage_collection
+from gpu_core.worker.operations.garbage import RareGarbageCollection
 
 _NOW = datetime(2026, 9, 1, tzinfo=UTC)
 _GPU_TYPE = "a100-80gb"
@@ -312,7 +312,7 @@ def rows(jobs: list[Job], *, with_large: bool = False) -> Iterator[Row]:
 
 
 def _as_in_a_worker(measured: Iterator[Row]) -> Iterator[Row]:
-    with rare_garbage_collection():
+    with RareGarbageCollection():
         yield from measured
 
 

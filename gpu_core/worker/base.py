@@ -35,7 +35,7 @@ from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
 from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed, Refused
 from gpu_core.worker.operations.cycle_failures import CycleFailures
 from gpu_core.worker.operations.cycle_loop import CycleLoop
-from gpu_core.worker.operations.garbage import rare_garbage_collection
+from gpu_core.worker.operations.garbage import RareGarbageCollection
 from gpu_core.worker.operations.health import HealthMonitor, WorkerState
 from gpu_core.worker.operations.health_routes import serve_health, serve_metrics
 from gpu_core.worker.operations.json_lines import log_json_lines
@@ -128,8 +128,12 @@ class GpuWorker(_Mixin):
         self._waiting = BatchLoader(
             lambda ids: read_flow_runs_by_id(self.client, ids, in_states=[StateType.SCHEDULED])
         )
+        self._garbage = RareGarbageCollection()
         self._loop = CycleLoop(
-            lambda: self.get_and_submit_flow_runs(), self._sleep_s, lambda: self._logger
+            lambda: self.get_and_submit_flow_runs(),
+            self._sleep_s,
+            lambda: self._logger,
+            between=self._garbage.look,
         )
         self._why_standby = LastSaid()
         self._failures = CycleFailures(self._work_pool_name, self.type, self._secrets.hidden)
@@ -224,7 +228,7 @@ class GpuWorker(_Mixin):
         await super().setup()
         if not self._is_started:
             return
-        self._log_stack.enter_context(rare_garbage_collection())
+        self._log_stack.enter_context(self._garbage)
         self._tasks = await self._gpu_stack.enter_async_context(anyio.create_task_group())
         serve_health(self._health)
         serve_metrics(self._metrics.facts)

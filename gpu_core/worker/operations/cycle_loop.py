@@ -24,6 +24,7 @@ class CycleLoop:
         cycle: One cycle.
         sleep_s: How many seconds until the next run that is known becomes due?
         logger: Where a failure is logged.
+        between: What is done after a cycle, as nothing waits then.
     """
 
     def __init__(
@@ -31,10 +32,12 @@ class CycleLoop:
         cycle: Callable[[], Awaitable[object]],
         sleep_s: Callable[[], float],
         logger: Callable[[], AnyLogger],
+        between: Callable[[], None] = lambda: None,
     ) -> None:
         self._cycle = cycle
         self._sleep_s = sleep_s
         self._logger = logger
+        self._between = between
         self._woken = anyio.Event()
         self._noticed = anyio.Event()
 
@@ -60,8 +63,10 @@ class CycleLoop:
                 raise
             except Exception:
                 self._logger().exception("Scheduling cycle failed; the next cycle retries")
+            took_s = anyio.current_time() - began_s
+            self._between()
             # Each of a hundred starts wakes the cycle: one serves all events meanwhile.
-            await anyio.sleep(rest_s(anyio.current_time() - began_s))
+            await anyio.sleep(rest_s(took_s))
 
     async def release_while_cycle_waits(
         self, is_under_way: Callable[[], bool], release: Callable[[], None]

@@ -1,10 +1,11 @@
 """A worker seldom looks for cycles of garbage, and leaves Python as it was."""
 
 import gc
+import weakref
 
 import pytest
 
-from gpu_core.worker.operations.garbage import YOUNG_OBJECTS, rare_garbage_collection
+from gpu_core.worker.operations.garbage import YOUNG_OBJECTS, RareGarbageCollection
 
 
 @pytest.fixture(autouse=True)
@@ -12,6 +13,28 @@ def _as_before():
     before = gc.get_threshold()
     yield
     gc.set_threshold(*before)
+
+
+class Cyclic:
+    """A cycle of garbage once nothing else holds it."""
+
+    def __init__(self):
+        self.itself = self
+
+
+def _looks(act):
+    """How often Python looks for garbage meanwhile."""
+    looks = []
+
+    def note(phase, _info):
+        looks.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        act()
+    finally:
+        gc.callbacks.remove(note)
+    return looks
 
 
 @pytest.mark.parametrize(
@@ -24,14 +47,14 @@ def _as_before():
 )
 def test_it_is_rare_while_the_context_is_open(before, want_young):
     gc.set_threshold(*before)
-    with rare_garbage_collection():
+    with RareGarbageCollection():
         assert gc.get_threshold() == (want_young, *before[1:])
     assert gc.get_threshold() == before
 
 
 def test_an_error_leaves_python_as_it_was():
     before = gc.get_threshold()
-    with pytest.raises(LookupError), rare_garbage_collection():
+    with pytest.raises(LookupError), RareGarbageCollection():
         raise LookupError
     assert gc.get_threshold() == before
 
@@ -41,7 +64,7 @@ def test_a_planned_cycle_of_objects_is_looked_at_seldom():
     looks = []
     gc.callbacks.append(lambda phase, info: looks.append(phase))
     try:
-        with rare_garbage_collection():
+        with RareGarbageCollection():
             gc.collect()
             looks.clear()
             kept = [[] for _ in range(70_000)]
@@ -54,8 +77,48 @@ def test_a_planned_cycle_of_objects_is_looked_at_seldom():
 
 def test_objects_that_were_there_before_are_not_looked_at():
     before = [[] for _ in range(1_000)]
-    with rare_garbage_collection():
+    with RareGarbageCollection():
         assert gc.get_freeze_count() >= len(before)
         assert not [each for each in gc.get_objects() if each is before]
     assert gc.get_freeze_count() == 0
     assert [each for each in gc.get_objects() if each is before]
+
+
+def test_what_survives_a_look_between_cycles_is_not_looked_at_again():
+    with RareGarbageCollection() as garbage:
+        frozen_before = gc.get_freeze_count()
+        kept = [[] for _ in range(4 * YOUNG_OBJECTS)]
+        garbage.look()
+        assert gc.get_freeze_count() >= frozen_before + len(kept)
+        assert not gc.get_objects(generation=2)
+
+
+def test_a_look_between_cycles_costs_nothing_where_little_is_new():
+    with RareGarbageCollection() as garbage:
+        kept = [[] for _ in range(YOUNG_OBJECTS // 2)]
+        looks = _looks(garbage.look)
+    assert kept
+    assert not looks
+
+
+def test_garbage_among_frozen_objects_is_freed_when_there_are_a_quarter_more_objects():
+    """Cycles that were alive when they were frozen, and died: no look among new ones finds them."""
+    with RareGarbageCollection() as garbage:
+        dying = [Cyclic() for _ in range(4 * YOUNG_OBJECTS)]
+        garbage.look()
+        died = weakref.ref(dying[0])
+        dying.clear()
+        kept = []
+        while died() is not None:
+            kept.append([[] for _ in range(4 * YOUNG_OBJECTS)])
+            garbage.look()
+            assert len(kept) < 100
+
+
+def test_python_never_looks_where_its_user_has_switched_that_off():
+    gc.set_threshold(0, 10, 10)
+    with RareGarbageCollection() as garbage:
+        kept = [[] for _ in range(4 * YOUNG_OBJECTS)]
+        looks = _looks(garbage.look)
+    assert kept
+    assert not looks
