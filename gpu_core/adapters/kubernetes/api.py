@@ -8,6 +8,8 @@ more than all the planning.
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes_asyncio import config
@@ -61,6 +63,7 @@ class KubernetesApi:
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
+        _read_no_environment(client)
 
     @classmethod
     async def connect(
@@ -280,6 +283,21 @@ class KubernetesApi:
                 0, "Unreachable", f"the Kubernetes API does not answer: {_text(error)}"
             ) from error
         return response
+
+
+def _read_no_environment(client: ApiClient) -> None:
+    """Let the client look for proxies and logins once, where it has none.
+
+    kubernetes_asyncio has aiohttp trust the environment: each request then reads the variables and
+    `~/.netrc` again, which takes 6 % of a worker that follows 500 containers.
+    """
+    host = urlsplit(client.configuration.host)
+    has_proxy = host.scheme in getproxies() and not proxy_bypass(host.netloc)
+    if client.rest_client.proxy is not None or has_proxy:
+        return
+    session = client.rest_client.pool_manager
+    client.rest_client.pool_manager = aiohttp.ClientSession(connector=session.connector)
+    session.detach()
 
 
 async def _lines_of(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
