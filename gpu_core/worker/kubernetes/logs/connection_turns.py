@@ -31,6 +31,11 @@ class Turn:
         self.began_s = anyio.current_time()
         self.limit(self.is_limited)
 
+    async def over(self) -> None:
+        """Wait until the time of a turn has passed, so that places change hands no faster."""
+        if self.began_s is not None:
+            await anyio.sleep_until(self.began_s + self.turn_s)
+
     def limit(self, is_limited: bool) -> None:
         """Let the turn end in time, or as late as it likes."""
         self.is_limited = is_limited
@@ -90,6 +95,8 @@ class ConnectionTurns:
             self._free -= 1
             return
         event = self._waiting[key] = anyio.Event()
+        if key in self._urgent:
+            self._waiting.move_to_end(key, last=False)
         self._end_turns()
         try:
             await event.wait()

@@ -123,12 +123,16 @@ class OutputFollower:
             has_ended: Whether the container has ended.
         """
         path = f"/api/v1/namespaces/{output.namespace}/pods/{output.pod}/log"
-        query = {"container": output.container, "follow": "true", "timestamps": "true"}
+        query = {"container": output.container, "timestamps": "true"}
         new_lines = 0
         async with self._places.take(output.key) as turn:
             since = position.begin_again()
             if since is not None:
                 query["sinceTime"] = since
+            # A followed log ends with its connection where its turn is over, and a new connection
+            # costs more than the log: one that others wait for is read as far as it is.
+            is_followed = not turn.is_limited
+            query["follow"] = "true" if is_followed else "false"
             # An answer that is slow to come takes no time of the turn: each turn gets on.
             read = self._api.lines(path, query, silence_s=_SILENCE_S, on_answer=turn.begin)
             async with aclosing(read) as lines:
@@ -138,4 +142,7 @@ class OutputFollower:
                     elif (line := position.take(raw)) is not None:
                         output.emit(line)
                         new_lines += 1
-        return None if turn.scope.cancelled_caught else new_lines
+            if is_followed or has_ended:
+                return new_lines
+            await turn.over()
+        return None
