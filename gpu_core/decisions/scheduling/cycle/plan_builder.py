@@ -16,6 +16,7 @@ from gpu_core.decisions.policy.backfill import Backfill
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budgets import BudgetCheck, Budgets
 from gpu_core.decisions.quota.fair_share import Shares
+from gpu_core.decisions.scheduling.cycle.expected_releases import ExpectedReleases
 from gpu_core.decisions.scheduling.eviction.cost import Candidates, PreemptionCandidate
 from gpu_core.decisions.scheduling.eviction.preemption import Allows, Preemption
 from gpu_core.decisions.scheduling.plan.plan import Admit, Command
@@ -26,8 +27,8 @@ from gpu_core.decisions.scheduling.reservations.kept_nodes import (
     likely_wait_s,
 )
 from gpu_core.decisions.scheduling.reservations.node_closures import NodeClosure
-from gpu_core.decisions.scheduling.reservations.reservations import Amount, Reservations, amount_of
-from gpu_core.decisions.scheduling.state.allocations import Release, SharedUse
+from gpu_core.decisions.scheduling.reservations.reservations import Reservations, amount_of
+from gpu_core.decisions.scheduling.state.allocations import SharedUse
 from gpu_core.decisions.scheduling.state.cluster_state import SchedulerState, View
 from gpu_core.decisions.scheduling.state.pending_releases import (
     awaited_from,
@@ -74,9 +75,6 @@ class PlanBuilder:
         self.budgets = budgets
         self.now_s = now_s
         self.commands: list[Command] = []
-        self.reservations = Reservations(self._free_after_draining, self._releases)
-        for closure in closures:
-            self.reservations.close(*closure)
         self.kept: set[str] = set()
         """Nodes kept for a workload ahead whose start is unknown."""
         self.keeps_for_entitled = False
@@ -85,10 +83,10 @@ class PlanBuilder:
             workload_id: _drained_s(state, workload_id) for workload_id in state.draining
         }
         """Draining workloads, with their deadline; None: unknown."""
-        # Of a cycle in which thousands wait, each node is asked about hundreds of times.
-        self._known_releases: dict[str, Sequence[Release]] = {}
-        self._started_parts: dict[str, list[SharedUse]] = {}
-        """Shared GPUs of the workloads that this plan starts, by node."""
+        self._releases = ExpectedReleases(state, self.draining, now_s)
+        self.reservations = Reservations(self._releases.free_after_draining, self._releases.of)
+        for closure in closures:
+            self.reservations.close(*closure)
         self._known_waits: dict[str, dict[int, float]] = {}
         """By node: the likely time until so many more GPUs are free."""
         self._started_rests: dict[str, list[Rest]] = {}
@@ -278,10 +276,10 @@ class PlanBuilder:
         for share in placement.shares:
             self.reservations.start(share.node, amount_of(shape), until_s, is_whole=shape.is_whole)
             if not shape.is_whole:
-                self._started_parts.setdefault(share.node, []).extend(
-                    SharedUse(gpu, until_s, workload.workload_id) for gpu in share.gpu_ids
+                self._releases.start_shared(
+                    share.node,
+                    (SharedUse(gpu, until_s, workload.workload_id) for gpu in share.gpu_ids),
                 )
-                self._known_releases.pop(share.node, None)
             # As in the next cycle, in which it has run for no time.
             rest = Rest(entry.planned_s or 0.0, len(share.gpu_ids))
             self._started_rests.setdefault(share.node, []).append(rest)
@@ -319,7 +317,7 @@ class PlanBuilder:
             self._undo.append(partial(self.state.after_draining.allocate, victim.holding))
             self.draining[victim.workload_id] = deadline_s
             for share in victim.holding.allocation.placement.shares:
-                self._known_releases.pop(share.node, None)
+                self._releases.forget(share.node)
             self.commands.append(victim.command(preemptor))
 
     def move(self, victim: PreemptionCandidate, to: Placement, preemptor: Workload) -> None:
@@ -363,21 +361,6 @@ class PlanBuilder:
         if self.budgets is not None and flavor is not None:
             price = self.policy.price_micro_usd_per_gpu_hour(*flavor)
             self.budgets.commit(workload, gpus, price, run_s)
-
-    # Input of the reservations.
-
-    def _free_after_draining(self, node: str) -> Amount:
-        cluster = self.state.after_draining.cluster[node]
-        return Amount(cluster.free_gpus, cluster.cpu_milli_left, cluster.memory_mib_left)
-
-    def _releases(self, node: str) -> Sequence[Release]:
-        known = self._known_releases.get(node)
-        if known is None:
-            known = self.state.holdings.releases(
-                node, self.now_s, self.draining, self._started_parts.get(node, ())
-            )
-            self._known_releases[node] = known
-        return known
 
     def likely_wait_s(self, node: str, gpus: int) -> float:
         """The time until the node likely has so many free GPUs, as its holdings end."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Container, Iterable, Sequence, Set
 from typing import NamedTuple
+from weakref import proxy
 
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.scheduling.eviction.cost import (
@@ -168,7 +169,8 @@ class NodeCandidates:
     """
 
     def __init__(self, index: PreemptionIndex, scope: PreemptionScope) -> None:
-        self._index = index
+        # The index keeps this object, which would otherwise be garbage in a cycle with it.
+        self._index = proxy(index)
         self._scope = scope
         self._borrowing = index.borrowing(scope)
         self._initially_borrowing = self._borrowing_read = self._borrowing
@@ -268,7 +270,7 @@ class _NodeHoldings:
         index: The loss of each, and the time of the cycle.
     """
 
-    __slots__ = ("_candidate_sets", "_gpus", "_index", "_places_of_team", "free", "holdings")
+    __slots__ = ("_candidate_sets", "_candidates", "_gpus", "_places_of_team", "free", "holdings")
 
     def __init__(self, name: str, holdings: list[Holding], index: PreemptionIndex) -> None:
         self.holdings = holdings
@@ -276,7 +278,7 @@ class _NodeHoldings:
         """Holdings that have started and are past their minimum run time."""
         usable_ids = index.after_draining[name].usable_ids
         self._gpus = [_gpus_on(name, holding, usable_ids) for holding in self.free]
-        self._index = index
+        self._candidates = index.candidates
         self._places_of_team: dict[str | None, list[int]] | None = None
         self._candidate_sets: dict[tuple[int, ...], CandidateSet] = {}
 
@@ -296,7 +298,7 @@ class _NodeHoldings:
         """The candidates at these places of `free`."""
         candidate_set = self._candidate_sets.get(places)
         if candidate_set is None:
-            candidates, gpus, free = self._index.candidates, self._gpus, self.free
+            candidates, gpus, free = self._candidates, self._gpus, self.free
             candidate_set = self._candidate_sets[places] = CandidateSet(
                 [(gpus[place], candidates[free[place].workload_id]) for place in places]
             )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from functools import partial, reduce
 from heapq import heappop, heappush
 from typing import NamedTuple
+from weakref import proxy
 
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.node_info import NodeInfo
@@ -136,9 +137,10 @@ class Victims:
             worth = node_candidates.nodes | set(self._after_draining.with_room(shape))
         else:
             worth = None
-        are_counted = counts_only_gpus(shape)
-        bound = partial(self._bound, shape, node_candidates, are_counted)
-        cover = partial(self._cover, shape, node_candidates, are_counted)
+        # The covers are kept here: they would otherwise be garbage in a cycle with this object.
+        this, are_counted = proxy(self), counts_only_gpus(shape)
+        bound = partial(Victims._bound, this, shape, node_candidates, are_counted)
+        cover = partial(Victims._cover, this, shape, node_candidates, are_counted)
         group_of = self._after_draining.group_numbers(shape)
         borrowing = node_candidates.borrowing_now
         return _Covers(group_of, bound, cover, borrowing, worth, len(self._index.changed))

@@ -1,5 +1,6 @@
 """What holds for every plan, under every policy."""
 
+import gc
 import os
 import random
 from collections import Counter
@@ -561,3 +562,19 @@ def quota_usage(pool):
 def workload_of(pool, workload_id):
     [workload] = [w for w in pool.snapshot.pending if w.workload_id == workload_id]
     return workload
+
+
+@settings(max_examples=examples(100))
+@given(SEEDS)
+def test_a_plan_leaves_no_garbage_in_cycles(seed):
+    """A worker plans twice a second: what only a full garbage collection frees stops it then."""
+    pool = scenario(seed)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        planned(pool)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+        gc.unfreeze()
