@@ -1,4 +1,4 @@
-"""How often are runs preempted, and how long do they wait, under each rule of `preemption`?
+"""How often are runs preempted, and how long do they wait, under each rule?
 
     python -m benchmarks.evictions --data DIR [--half 1] [--seed 0] [--rule default ...]
 
@@ -17,6 +17,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import mean
 
 from benchmarks.philly import Job, read_jobs
 from gpu_core.adapters.traces.clusters import shorthand_nodes
@@ -33,10 +34,14 @@ _HALF_S = 15 * 86_400
 _CRITICAL, _LOW = 1_000_000, 100
 _CRITICAL_SHARE = 0.3
 _RESTART_S = 5 * 60.0
-_RULES = {
+_LEAST_ATTAINED = {"keys": ["priority", "least-attained-service"]}
+_RULES: dict[str, dict[str, object]] = {
     "default": {},
-    "max_protection": {"max_protection": "1h"},
-    "spare_gpus": {"spare_gpus": 1},
+    "max_protection": {"preemption": {"max_protection": "1h"}},
+    "spare_gpus": {"preemption": {"spare_gpus": 1}},
+    "least_attained": {"ordering": _LEAST_ATTAINED},
+    "least_attained_spare_1": {"ordering": _LEAST_ATTAINED, "preemption": {"spare_gpus": 1}},
+    "least_attained_spare_2": {"ordering": _LEAST_ATTAINED, "preemption": {"spare_gpus": 2}},
 }
 
 
@@ -49,6 +54,9 @@ class Found:
     low_wait_s: float
     """The mean; what restarts cost included."""
     low_p95_wait_s: float
+    low_longest_wait_s: float
+    low_preempted_wait_s: float
+    """The mean of those that were preempted at least once."""
     critical_wait_s: float
     critical_p99_wait_s: float
     lost_gpu_h: float
@@ -103,20 +111,24 @@ def replay(jobs: tuple[TraceJob, ...], policy: Policy) -> Found:
 
 def found(simulation: Simulation, trace: Trace) -> Found:
     """The numbers of one replay."""
-    waits = {
-        priority: spread(
+
+    def waited_s(priority: int = _LOW, *, at_least: int = 0) -> list[float]:
+        return [
             wait_s(outcome)
             for outcome in simulation.outcomes
-            if outcome.job.priority == priority and outcome.finished_s is not None
-        )
-        for priority in (_LOW, _CRITICAL)
-    }
-    low, critical = waits[_LOW], waits[_CRITICAL]
+            if outcome.job.priority == priority
+            and outcome.finished_s is not None
+            and outcome.preemptions >= at_least
+        ]
+
+    low, critical = spread(waited_s()), spread(waited_s(_CRITICAL))
     return Found(
         preemptions=sum(outcome.preemptions for outcome in simulation.outcomes),
         most_of_one_run=max(outcome.preemptions for outcome in simulation.outcomes),
         low_wait_s=0.0 if low is None else low.mean,
         low_p95_wait_s=0.0 if low is None else low.p95,
+        low_longest_wait_s=max(waited_s(), default=0.0),
+        low_preempted_wait_s=mean(waited_s(at_least=1) or [0.0]),
         critical_wait_s=0.0 if critical is None else critical.mean,
         critical_p99_wait_s=0.0 if critical is None else critical.p99,
         lost_gpu_h=metrics(simulation, gpus=trace.gpus).lost_gpu_h,
@@ -135,7 +147,7 @@ def main() -> None:
     jobs = half_month(read_jobs(options.data), options.half, options.seed)
     rows = {}
     for rule in options.rule or _RULES:
-        policy = parse_policy({"version": 1, "preemption": _RULES[rule]})
+        policy = parse_policy({"version": 1, **_RULES[rule]})
         rows[rule] = asdict(replay(jobs, policy))
         numbers = "  ".join(f"{key} {value:,.0f}" for key, value in rows[rule].items())
         print(rule, numbers, flush=True)
