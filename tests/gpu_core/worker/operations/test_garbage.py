@@ -84,18 +84,36 @@ def test_objects_that_were_there_before_are_not_looked_at():
     assert [each for each in gc.get_objects() if each is before]
 
 
-def test_what_survives_a_look_between_cycles_is_not_looked_at_again():
-    with RareGarbageCollection() as garbage:
-        frozen_before = gc.get_freeze_count()
-        kept = [[] for _ in range(4 * YOUNG_OBJECTS)]
+def _grow(garbage, kept, thousands, make=list):
+    """So many new objects that stay, with a look now and then, as a worker has between cycles."""
+    for _ in range(thousands // 20):
+        kept += [make() for _ in range(20_000)]
         garbage.look()
-        assert gc.get_freeze_count() >= frozen_before + len(kept)
+
+
+def test_what_survives_several_looks_is_not_looked_at_again():
+    with RareGarbageCollection() as garbage:
+        frozen_before, kept = gc.get_freeze_count(), []
+        _grow(garbage, kept, thousands=400)
+        assert gc.get_freeze_count() > frozen_before + len(kept) / 2
         assert not gc.get_objects(generation=2)
+
+
+def test_a_look_between_cycles_frees_new_garbage_before_a_cycle_has_to():
+    with RareGarbageCollection() as garbage:
+        garbage.look()
+        dying = [Cyclic() for _ in range(20_000)]
+        died = weakref.ref(dying[0])
+        dying.clear()
+        looks = _looks(garbage.look)
+        assert died() is None
+    assert looks
 
 
 def test_a_look_between_cycles_costs_nothing_where_little_is_new():
     with RareGarbageCollection() as garbage:
-        kept = [[] for _ in range(YOUNG_OBJECTS // 2)]
+        garbage.look()
+        kept = [[] for _ in range(5_000)]
         looks = _looks(garbage.look)
     assert kept
     assert not looks
@@ -104,21 +122,19 @@ def test_a_look_between_cycles_costs_nothing_where_little_is_new():
 def test_garbage_among_frozen_objects_is_freed_when_there_are_a_quarter_more_objects():
     """Cycles that were alive when they were frozen, and died: no look among new ones finds them."""
     with RareGarbageCollection() as garbage:
-        dying = [Cyclic() for _ in range(4 * YOUNG_OBJECTS)]
-        garbage.look()
+        dying, kept = [], []
+        _grow(garbage, dying, thousands=400, make=Cyclic)
         died = weakref.ref(dying[0])
         dying.clear()
-        kept = []
+        gc.collect()
+        assert died() is not None
         while died() is not None:
-            kept.append([[] for _ in range(4 * YOUNG_OBJECTS)])
-            garbage.look()
-            assert len(kept) < 100
+            _grow(garbage, kept, thousands=200)
+            assert len(kept) < 40_000_000
 
 
 def test_python_never_looks_where_its_user_has_switched_that_off():
     gc.set_threshold(0, 10, 10)
     with RareGarbageCollection() as garbage:
-        kept = [[] for _ in range(4 * YOUNG_OBJECTS)]
-        looks = _looks(garbage.look)
-    assert kept
+        looks = _looks(lambda: _grow(garbage, [], thousands=400))
     assert not looks
