@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from tests.support.prefect_stack import PrefectServer
 
 # A property's example must not fail because the machine was slow; in CI the same examples run
-# each time, so that a red run is about the change and can be repeated. CI takes half of them and
-# `make test` a quarter, also of those that name a number (`tests.support.examples`).
+# each time, so that a red run is about the change and can be repeated. CI and `make test` take a
+# quarter of them, also of those that name a number (`tests.support.examples`).
 settings.register_profile("local", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("quick", deadline=None, max_examples=25)
 
 
