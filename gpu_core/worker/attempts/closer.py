@@ -80,7 +80,7 @@ class AttemptCloser:
         except Exception:
             name, fields = running.record.name, run_fields(running)
             _log.warning(
-                "Failed to read the GPU usage of run %r", name, exc_info=True, extra=fields
+                "Failed to read GPU usage for flow run %r", name, exc_info=True, extra=fields
             )
             return ()
 
@@ -91,7 +91,7 @@ class AttemptCloser:
         except Exception:
             name, fields = running.record.name, run_fields(running)
             _log.warning(
-                "Failed to read the CPU usage of run %r", name, exc_info=True, extra=fields
+                "Failed to read CPU usage for flow run %r", name, exc_info=True, extra=fields
             )
             return None
 
@@ -102,7 +102,7 @@ class AttemptCloser:
         except Exception as error:
             if is_outage(error):
                 raise
-            _log.warning("Failed to read the parent run of run %r", run.name, exc_info=True)
+            _log.warning("Failed to read the parent of flow run %r", run.name, exc_info=True)
             return None
 
     def _write(

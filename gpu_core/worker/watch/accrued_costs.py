@@ -62,7 +62,7 @@ class AccruedCosts:
         except Exception as error:
             if self._failure.is_news(type(error)):
                 _log.warning(
-                    "Failed to log the cost of running runs to MLflow: %s", type(error).__name__
+                    "Failed to log the cost of active flow runs to MLflow: %s", type(error).__name__
                 )
         finally:
             self._is_logging = False

@@ -53,6 +53,6 @@ class GpuHistory:
         except SpoolFull as error:
             self._waiting = found
             if self._failure.is_news(type(error).__name__):
-                _log.warning("Failed to record GPU activity, will retry: %s", error)
+                _log.warning("Failed to record GPU activity; will retry: %s", error)
         else:
             self._failure.forget()

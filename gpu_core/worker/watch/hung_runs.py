@@ -183,7 +183,9 @@ class HangWatch:
         try:
             return dict(await self._infrastructure.stacks(running, progress))
         except Exception:  # it hangs all the same
-            _log.warning("Failed to read the stacks of run %r", running.record.name, exc_info=True)
+            _log.warning(
+                "Failed to read stack traces for flow run %r", running.record.name, exc_info=True
+            )
             return {}
 
     async def _show(
@@ -208,7 +210,9 @@ class HangWatch:
             await write_artifact(self._client, artifact, None if found is None else found.id)
         except Exception:  # its log says that it hangs
             _log.warning(
-                "Failed to show the hang on the page of run %r", running.record.name, exc_info=True
+                "Failed to update the hang report for flow run %r",
+                running.record.name,
+                exc_info=True,
             )
 
 

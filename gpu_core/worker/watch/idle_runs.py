@@ -158,7 +158,7 @@ class IdleWatch:
             await write_artifact(self._client, artifact, None if found is None else found.id)
         except Exception:  # its log has the warning
             _log.warning(
-                "Failed to show the GPU use on the page of run %r",
+                "Failed to update the GPU usage report for flow run %r",
                 running.record.name,
                 exc_info=True,
             )

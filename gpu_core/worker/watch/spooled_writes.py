@@ -55,7 +55,7 @@ class SpooledWrites:
                 try:
                     self._is_taken(record)
                 except Exception:
-                    _log.warning("The ledger is unavailable, keeping records in %s", self._path)
+                    _log.warning("The ledger is unavailable. Storing records in %s", self._path)
                 else:
                     return
             self._spool.append(record)
@@ -68,7 +68,7 @@ class SpooledWrites:
         """
         if self.is_behind:
             written = await in_thread(self._replay)
-            _log.info("The ledger is available again; wrote %d kept records", written)
+            _log.info("The ledger is available again. Wrote %d stored records", written)
 
     def _replay(self) -> int:
         """How many records were written? A file with lines that are no records is kept."""

@@ -44,7 +44,7 @@ class TeamCosts:
         try:
             costs = await in_thread(self._read, now)
         except Exception as error:
-            _log.debug("Failed to read the spending of teams, will retry: %s", error)
+            _log.debug("Failed to read team spending; will retry: %s", error)
             return
         self._metrics.note_team_costs(costs)
 

@@ -63,8 +63,8 @@ def test_a_sampler_that_left_something_broken_keeps_no_end_from_being_settled(le
     (attempt,), asked = closed(ledger, lambda closer: closer.close(running(), ending(), None))
     assert (attempt.end_reason, attempt.released_at) == (EndReason.COMPLETED, at(1))
     assert asked == ["gpus", "host"]
-    assert "Failed to read the GPU usage of " in caplog.text
-    assert "Failed to read the CPU usage of " in caplog.text
+    assert "Failed to read GPU usage for " in caplog.text
+    assert "Failed to read CPU usage for " in caplog.text
 
 
 def test_an_end_that_could_not_be_settled_is_closed_without_asking_anything(ledger):

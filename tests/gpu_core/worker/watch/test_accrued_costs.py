@@ -73,7 +73,7 @@ def test_a_failure_of_mlflow_is_said_once_and_stops_nothing(
 
     anyio.run(story)
     reported = [
-        r for r in caplog.records if "Failed to log the cost of running runs" in r.getMessage()
+        r for r in caplog.records if "Failed to log the cost of active flow runs" in r.getMessage()
     ]
     assert len(reported) == 1
 
