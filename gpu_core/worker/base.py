@@ -205,9 +205,7 @@ class GpuWorker(_Mixin):
             # Prefect's loop ends the worker after twelve failures: in an outage of half an hour.
             if not self._has_successfully_synced or not is_unanswered(error):
                 raise
-            self._logger.warning(
-                "Failed to send the heartbeat of this worker: %s", why_failed(error)
-            )
+            self._logger.warning("Failed to send worker heartbeat: %s", why_failed(error))
 
     def _stop(self) -> None:
         """Start no run from now on."""
@@ -271,7 +269,7 @@ class GpuWorker(_Mixin):
         """One cycle: start what the plan admits, then publish why the others wait."""
         async with self._pass:
             if not self._has_successfully_synced:
-                self._health.note_cycle(WorkerState.WAITING, "Prefect's API has not answered yet.")
+                self._health.note_cycle(WorkerState.WAITING, "Waiting for the Prefect API.")
             submitted = await super().get_and_submit_flow_runs()
         if self._scheduler is not None and self._scheduling is not None:
             self._scheduling.start_soon(self._publish, self._scheduler)
@@ -296,7 +294,7 @@ class GpuWorker(_Mixin):
             except Exception:
                 # What Prefect's API answers here would end the worker.
                 self._logger.exception(
-                    "Flow run %s is not started in this cycle",
+                    "Skipping flow run %s in this scheduling cycle",
                     flow_run.id,
                     extra={"flow_run_id": str(flow_run.id)},
                 )
@@ -322,14 +320,18 @@ class GpuWorker(_Mixin):
         try:
             state = await propose_state(self.client, Pending(message=where), flow_run.id)
         except PrefectSignal as refusal:
-            self.get_flow_run_logger(flow_run).info("Prefect does not start it: %s", refusal)
+            self.get_flow_run_logger(flow_run).info(
+                "Aborted submission of this flow run. Server sent an abort signal: %s", refusal
+            )
             return False
         except Exception:
             # The server may have accepted it. Then only this worker can put the run back.
             running.claim(datetime.now(UTC))
             raise
         if not state.is_pending():
-            self.get_flow_run_logger(flow_run).info("It does not start: it is %s", state.name)
+            self.get_flow_run_logger(flow_run).info(
+                "Aborted submission of this flow run: Server returned state %s", state.name
+            )
             return False
         scheduler.claim(flow_run_id)
         return True
@@ -356,7 +358,7 @@ class GpuWorker(_Mixin):
             why = platform_failure(error)
             if why is not None:
                 self.get_flow_run_logger(flow_run).warning(
-                    "It is not started in this cycle: %s", why
+                    "Skipping this flow run in this scheduling cycle: %s", why
                 )
                 self._end_unstarted(scheduler, flow_run, StartFailureKind.EXCUSED, why)
                 return
@@ -379,7 +381,7 @@ class GpuWorker(_Mixin):
                 await self.client.update_flow_run(UUID(flow_run_id), infrastructure_pid=identifier)
             except Exception:
                 self._logger.exception(
-                    "Prefect has no record of what runs flow run %s",
+                    "Failed to set `infrastructure_pid` on flow run %s",
                     flow_run_id,
                     extra={"flow_run_id": flow_run_id},
                 )
@@ -397,7 +399,9 @@ class GpuWorker(_Mixin):
             await scheduler.refresh_pool()
         except Exception as error:
             self._logger.debug(
-                "Failed to read the pool; the next poll retries: %s", error, exc_info=True
+                "Failed to read the work pool; will retry on the next poll: %s",
+                error,
+                exc_info=True,
             )
 
     async def _publish_news(self, scheduler: GpuScheduler) -> None:
@@ -409,7 +413,7 @@ class GpuWorker(_Mixin):
                     await scheduler.publish()
                 except Exception:
                     self._logger.exception(
-                        "Failed to publish the reasons of waiting runs; the next cycle retries"
+                        "Failed to publish pending reasons; will retry on the next cycle"
                     )
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
@@ -459,7 +463,9 @@ class GpuWorker(_Mixin):
         try:
             return await scheduler.launch(flow_run, configuration)
         except NotStarted as error:
-            self.get_flow_run_logger(flow_run).warning("It is not started in this cycle: %s", error)
+            self.get_flow_run_logger(flow_run).warning(
+                "Skipping this flow run in this scheduling cycle: %s", error
+            )
         except Postponed as error:
             self._end_unstarted(scheduler, flow_run, StartFailureKind.POSTPONED, str(error))
         except (Refused, InvalidInput) as error:
@@ -509,7 +515,7 @@ class GpuWorker(_Mixin):
             await self._stop_scheduling()
             why_not = self._leadership.why_not
             if self._why_standby.is_news(why_not):
-                self._logger.warning("This worker is on standby: %s", why_not)
+                self._logger.warning("Worker is on standby: %s", why_not)
             return None
         self._why_standby.forget()
         if self._scheduler is None:
@@ -559,7 +565,7 @@ class GpuWorker(_Mixin):
         names = await scheduler.close() if scheduler is not None else []
         if names:
             self._logger.info(
-                "%d runs continue without this worker; the next one takes them over: %s",
+                "%d flow runs are still running and will be recovered by the next worker: %s",
                 len(names),
                 ", ".join(names),
             )

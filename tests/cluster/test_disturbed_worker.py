@@ -65,7 +65,7 @@ def with_worker_killed(pool: Pool, namespace: Namespace) -> Killed:
         *("its pod is gone", 240),
     )
     pool.start_worker()
-    wait_for(lambda: "Took over 2 open attempts" in pool.worker_log(), "both are taken over")
+    wait_for(lambda: "Recovered 2 attempts" in pool.worker_log(), "both are taken over")
     hold.unlink()
     return Killed(pool, namespace, left_alone, replaced)
 

@@ -147,9 +147,7 @@ def test_ends_while_the_ledger_is_down_and_no_worker_lives_are_written_down_once
     release.touch()
     for run in runs:
         pool.wait_until(run, "Completed")
-    wait_for(
-        lambda: "Failed to settle the end of run" in pool.worker_log(), "it cannot settle them"
-    )
+    wait_for(lambda: "Failed to finalize flow run" in pool.worker_log(), "it cannot settle them")
     pool.kill_worker()
     if _OUTAGE_S:
         _stay_away(pool, waiting)

@@ -62,5 +62,5 @@ def _catalog(ledger: Ledger) -> Catalog:
     try:
         return ledger.catalog()
     except InvalidInput as error:
-        _log.error("Failed to load the catalog from the ledger: %s", error)
+        _log.error("Failed to load catalog from the ledger: %s", error)
         return Catalog()

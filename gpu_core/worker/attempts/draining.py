@@ -61,7 +61,7 @@ async def _ask(
     except Exception:
         # Without a notice the run cannot save, but it has to end all the same.
         name, fields = running.record.name, run_fields(running)
-        _log.exception("Failed to send the notice to run %r", name, extra=fields)
+        _log.exception("Failed to send stop notice to flow run %r", name, extra=fields)
 
     async def is_answered() -> bool:
         if not _lives(running, infrastructure):

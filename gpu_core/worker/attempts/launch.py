@@ -82,7 +82,7 @@ class Launching:
             # What was started continues; the next cycle that reaches the ledger writes it down.
             running.has_unwritten_start = True
             _log.warning(
-                "Failed to record the start of run %r in the ledger, will retry: %s",
+                "Failed to record the start of flow run %r in the ledger; will retry: %s",
                 running.record.name,
                 error,
                 extra=run_fields(running),

@@ -66,7 +66,7 @@ class Recovery:
         await self._take_over(attempts, policy, template)
         await in_thread(self._attempts.prune_folders)
         if attempts:
-            _log.info("Took over %d open attempts of an earlier worker", len(attempts))
+            _log.info("Recovered %d attempts from a previous worker", len(attempts))
 
     async def adopt(self, policy: Policy, template: Mapping[str, Any]) -> list[AttemptState]:
         """Take over what another worker opened after this one had started to act.
@@ -87,7 +87,7 @@ class Recovery:
                 await self._withdraw(attempt)
         taken = await self._take_over(adopted, policy, template)
         if adopted:
-            _log.warning("Took over %d attempts that another worker opened late", len(adopted))
+            _log.warning("Recovered %d attempts that a previous worker started late", len(adopted))
         return taken
 
     async def find_unnoted(self, submitting: Collection[str]) -> None:
@@ -153,7 +153,9 @@ class Recovery:
         except UnknownAttempt:
             # Another worker withdrew it meanwhile, and its run continues in another attempt.
             name, fields = running.record.name, run_fields(running)
-            _log.warning("Stopping run %r because its attempt was withdrawn", name, extra=fields)
+            _log.warning(
+                "Stopping flow run %r because its attempt was withdrawn", name, extra=fields
+            )
             if not running.phase.has_ended:
                 running.move_to(AttemptPhase.ENDING, datetime.now(UTC))
             is_gone = await self._infrastructure.kill(running)

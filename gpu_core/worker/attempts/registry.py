@@ -147,7 +147,11 @@ class AttemptRegistry:
             for running in these:
                 if running.attempt.attempt_id not in admitted:
                     run_id, fields = running.attempt.flow_run_id, run_fields(running)
-                    _log.error("Flow run %s has an open attempt: not started", run_id, extra=fields)
+                    _log.error(
+                        "Skipping flow run %s because it already has an open attempt",
+                        run_id,
+                        extra=fields,
+                    )
 
         # All in one transaction; where one of them cannot be written down, each in its own.
         await self.faults.one_by_one(begun, by_run, record, "written down in the ledger")

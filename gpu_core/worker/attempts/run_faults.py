@@ -128,7 +128,7 @@ class RunFaults:
         # A line that Prefect does not take costs other runs theirs.
         if is_flow_run_id(flow_run_id):
             log = log_of_run(flow_run_id, name, reason=Reason.INTERNAL_ERROR)
-            log.error("Skipped, retrying in %d s: %s", held_s, what)
+            log.error("Skipped due to an error. Retrying in %d seconds: %s", held_s, what)
 
     def of_run(
         self, running: AttemptState, doing: str, now: datetime | None = None

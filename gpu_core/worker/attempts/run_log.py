@@ -104,13 +104,13 @@ def describe_placement(running: AttemptState, verb: str) -> str:
     """
     attempt = running.attempt
     if attempt.gpu_type is None:
-        return f"{verb} on no GPU: it asked for none"
+        return f"{verb} without GPUs because no GPUs were requested"
     gpus = f"{attempt.gpu_count} × {attempt.gpu_type}"
     kinds = ", ".join(running.awaited_kinds)
     if kinds:
         return f"waits for a new node ({kinds}) with {gpus}, {attempt.capacity_type}"
     if running.is_to_be_placed:
-        return f"waits for another scheduler to place it (planned with {gpus})"
+        return f"is waiting to be placed by another scheduler (planned with {gpus})"
     return f"{verb} on {gpus} of {_nodes(running, ', ')}: {', '.join(attempt.gpu_ids)}"
 
 

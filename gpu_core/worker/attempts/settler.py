@@ -177,12 +177,12 @@ class Settler:
         name, fields = running.record.name, run_fields(running)
         if isinstance(error, NotStarted):
             # The lease may be lost: the worker that acts settles it, and no run is at fault.
-            _log.debug("Not settling the end of run %r: %s", name, error, extra=fields)
+            _log.debug("Skipping finalization of flow run %r: %s", name, error, extra=fields)
             return retries.after_outage()
         if is_outage(error) or self._outages.is_api_away:
             pause_s = retries.after_outage()
             _log.warning(
-                "Failed to settle the end of run %r, retrying in %.0f seconds: %s",
+                "Failed to finalize flow run %r. Retrying in %.0f seconds: %s",
                 name,
                 pause_s,
                 error,
@@ -193,7 +193,7 @@ class Settler:
         text = self._hidden(f"{type(error).__name__}: {error}")
         pause_s = retries.after_fault(text)
         _log.error(
-            "Failed to settle the end of run %r, retrying in %.0f seconds: %s",
+            "Failed to finalize flow run %r. Retrying in %.0f seconds: %s",
             name,
             pause_s,
             retries.fault,
@@ -231,7 +231,7 @@ class Settler:
         with suppress(UnknownAttempt):
             await self._closer.close_unmeasured(running, ending)
         fields = run_fields(running, EndReason.CRASHED)
-        _log.error("Closed the attempt of run %r: %s", running.record.name, message, extra=fields)
+        _log.error("Closed attempt for flow run %r: %s", running.record.name, message, extra=fields)
         with suppress(Exception):  # where Prefect refuses it, its page has the line before
             run = await self._runs.of(running.flow_run_id)
             if run is not None and (run.state is None or not run.state.is_final()):
@@ -248,7 +248,7 @@ class Settler:
         if running.phase.holds_gpus:
             await self._note_gone(running)
             running.move_to(AttemptPhase.RELEASED, running.gone_at or datetime.now(UTC))
-            _log.debug("Run %r has released its GPUs", running.record.name)
+            _log.debug("Released GPUs for flow run %r", running.record.name)
             self._wake()
         if not running.is_claimed:
             await in_thread(self._ledger.withdraw_attempt, running.attempt.attempt_id)
@@ -283,7 +283,7 @@ class Settler:
             # What concerns this run alone keeps no GPUs from others.
             name, fields = running.record.name, run_fields(running)
             _log.warning(
-                "Failed to record the end of run %r, will retry: %s", name, error, extra=fields
+                "Failed to record the end of flow run %r; will retry: %s", name, error, extra=fields
             )
             return
         # The exit is seen anew when it is judged: more of its output may be known by then.
@@ -419,7 +419,7 @@ class Settler:
                     await self._publisher.attempts(flow_run_id, attempts)
         except Exception:
             _log.warning(
-                "Failed to report the end of run %r in full",
+                "Failed to report all details of the end of flow run %r",
                 running.record.name,
                 exc_info=True,
                 extra=run_fields(running),

@@ -179,7 +179,7 @@ class Terminator:
             if _lingers(run, now):
                 fields = run_fields(running)
                 _log.warning(
-                    "Terminating the process of %r because its run has ended",
+                    "Terminating process for flow run %r because the run has ended",
                     run.name,
                     extra=fields,
                 )
@@ -282,7 +282,9 @@ class Terminator:
             # An error here must not end the worker, nor leave the GPUs held.
             name = running.record.name
             _log.exception(
-                "Killing run %r because it did not stop", name, extra=run_fields(running)
+                "Killing flow run %r because it did not stop",
+                name,
+                extra=run_fields(running),
             )
             with suppress(Exception):
                 await self._infrastructure.kill(running)

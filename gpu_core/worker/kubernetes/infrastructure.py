@@ -369,7 +369,7 @@ class KubernetesInfrastructure:
         except (KubernetesError, NotStarted) as error:
             # The worker that acts now does it.
             name, fields = running.record.name, run_fields(running)
-            _log.warning("Failed to delete the Job of run %r: %s", name, error, extra=fields)
+            _log.warning("Failed to delete job for flow run %r: %s", name, error, extra=fields)
 
     async def refresh(self, attempts: Sequence[AttemptState]) -> None:
         """Read progress from the labels of flow runs. Containers without Prefect set none."""

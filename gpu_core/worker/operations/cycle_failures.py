@@ -37,7 +37,7 @@ class CycleFailures:
             return
         text = self._hidden(str(error))
         if self._why_waiting.is_news(text):
-            logger.warning("Not ready to schedule, will retry: %s", text)
+            logger.warning("Worker is not ready to schedule; will retry: %s", text)
 
     def note_success(self) -> None:
         """A cycle has not failed: the next failure is news."""
@@ -49,7 +49,7 @@ class CycleFailures:
 
     def _note_failed(self, error: Exception, logger: AnyLogger) -> None:
         if not self._last.is_news(f"{type(error).__name__}: {error}"):
-            logger.debug("Scheduling cycle failed with the same error as before", exc_info=error)
+            logger.debug("Scheduling cycle failed with the same error", exc_info=error)
         elif is_pool_missing(error, self._pool):
             logger.error(
                 "Work pool %r does not exist any more, so no run starts. Create it again with `%s`",

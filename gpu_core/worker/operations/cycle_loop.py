@@ -62,7 +62,7 @@ class CycleLoop:
             except CannotStart:
                 raise
             except Exception:
-                self._logger().exception("Scheduling cycle failed; the next cycle retries")
+                self._logger().exception("Scheduling cycle failed; will retry on the next cycle")
             took_s = anyio.current_time() - began_s
             self._between()
             # Each of a hundred starts wakes the cycle: one serves all events meanwhile.
@@ -86,7 +86,7 @@ class CycleLoop:
                     release()
                 except Exception:
                     self._logger().exception(
-                        "Failed to look for ended attempts; the next cycle retries"
+                        "Failed to check for completed attempts; will retry on the next cycle"
                     )
             await anyio.sleep(_SHORTEST_REST_S)
 

@@ -120,5 +120,5 @@ def _read(path: Path) -> dict[str, StartForecaster]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError, InvalidInput) as error:
-        _log.warning("Failed to read %s, forecasts start without a history: %s", path, error)
+        _log.warning("Failed to load forecast history from %s: %s", path, error)
         return {}

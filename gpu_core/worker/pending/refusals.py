@@ -104,7 +104,9 @@ class Refusals:
             self._ended([str(flow_run.id)])
             self._decisions.refused(str(flow_run.id), state.message or "", datetime.now(UTC))
             fields = {"flow_run_id": str(flow_run.id), "flow_run_name": flow_run.name}
-            _log.warning("Flow run %r cannot run: %s", flow_run.name, state.message, extra=fields)
+            _log.warning(
+                "Flow run %r cannot be scheduled: %s", flow_run.name, state.message, extra=fields
+            )
 
 
 def readable(explanations: Sequence[Explanation]) -> list[Explanation]:
@@ -113,7 +115,7 @@ def readable(explanations: Sequence[Explanation]) -> list[Explanation]:
     try:
         made.extend(explanations)
     except Exception:
-        _log.exception("Some pending runs have no published reason")
+        _log.exception("Failed to determine the reason for some pending flow runs")
         for place in range(len(made), len(explanations)):
             with suppress(Exception):
                 made.append(explanations[place])

@@ -44,5 +44,5 @@ async def listen_to_run_events(
                     note(event.event.rpartition(".")[2])
         except Exception as error:
             # Polling continues meanwhile.
-            logger.debug("Not listening for events: %s", error)
+            logger.debug("Unable to subscribe to events: %s", error)
         await anyio.sleep(_RECONNECT_S)

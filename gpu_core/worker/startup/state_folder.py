@@ -23,7 +23,7 @@ def open_state_folder(path: Path) -> None:
     try:
         make_private_folder(path / RUNS)
     except OSError as error:
-        _log.warning("Failed to create the state folder: %s", error)
+        _log.warning("Failed to create state directory: %s", error)
         return
     tighten_folder(path / RUNS)
     tighten_folder(path, _OURS)

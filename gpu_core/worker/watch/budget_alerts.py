@@ -87,7 +87,7 @@ class BudgetAlerts:
             else:
                 self._failed_s |= dict.fromkeys(alert.marks, anyio.current_time())
         except Exception:  # the ledger is unavailable: the next check reports it again
-            _log.exception("Failed to record a budget alert")
+            _log.exception("Failed to record budget alert")
             self._failed_s |= dict.fromkeys(alert.marks, anyio.current_time())
         finally:
             self._being_sent.difference_update(alert.marks)

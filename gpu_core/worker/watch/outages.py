@@ -26,8 +26,8 @@ _FAILS: dict[Part, str] = {
     "disk": "The disk is full",
 }
 _WORKS: dict[Part, str] = {
-    "api": "Prefect's API is available again",
-    "disk": "The disk has space again",
+    "api": "The Prefect API is available again",
+    "disk": "Disk space is available again",
 }
 
 _POLL_S = 1.0
@@ -85,7 +85,7 @@ class OutageWatch:
                 try:
                     await self.poll()
                 except Exception:
-                    _log.warning("Polling the platform again in %.0f s", _POLL_S, exc_info=True)
+                    _log.warning("Will poll again in %.0f seconds", _POLL_S, exc_info=True)
                 await anyio.sleep(_POLL_S)
 
     async def wait_for_return(self) -> None:
@@ -185,5 +185,5 @@ def _read(path: Path) -> tuple[Outage, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, KeyError, TypeError) as error:
-        _log.warning("Failed to read %s, ignoring earlier outages: %s", path, error)
+        _log.warning("Failed to read %s; ignoring previous outages: %s", path, error)
         return ()

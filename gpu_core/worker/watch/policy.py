@@ -57,9 +57,9 @@ class PolicySource:
             self._keep(str(error))
             return self._policy
         if self._problem is not None:
-            _log.info("The policy file %s is valid again and has been loaded", self._path)
+            _log.info("Policy file %s is valid again and was reloaded", self._path)
         elif policy != self._policy:
-            _log.info("Loaded a new version of the policy file %s", self._path)
+            _log.info("Reloaded policy file %s", self._path)
         self._policy, self.text, self._problem = policy, text, None
         return policy
 
@@ -67,7 +67,7 @@ class PolicySource:
         if problem == self._problem:
             return  # it was saved again with the same mistakes
         self._problem = problem
-        _log.error("Failed to load the policy file, keeping the last valid version:\n%s", problem)
+        _log.error("Failed to load policy file; using the last valid version:\n%s", problem)
 
     def _file_stamp(self) -> tuple[int, int, int, int] | None:
         """A value that changes whenever the file, its permissions or its folder's link change."""

@@ -32,9 +32,7 @@ class PriceSheetFile:
             found = load_sheet(self._path)
         except (GpuSchedulingError, OSError) as error:
             if self._failure.is_news(str(error)):
-                _log.error(
-                    "Failed to load the price sheet, keeping the last valid version: %s", error
-                )
+                _log.error("Failed to load price sheet; using the last valid version: %s", error)
             return
         self._failure.forget()
         if found != self.catalog:

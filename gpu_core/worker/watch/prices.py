@@ -70,7 +70,7 @@ class Prices:
             try:
                 self._catalog = await in_thread(self._ledger.catalog)
             except InvalidInput as error:
-                _log.error("Failed to load the catalog from the ledger: %s", error)
+                _log.error("Failed to load catalog from the ledger: %s", error)
         # A ledger that was unavailable is asked again in the next cycle.
         self._read_at, self._refreshed_at = now, refreshed_at
 

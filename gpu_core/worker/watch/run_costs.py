@@ -101,7 +101,7 @@ class RunCosts:
             if self._failure.is_news(_name(error)):
                 what = count(len(waiting), "run")
                 _log.warning(
-                    "Failed to log the cost of %s to MLflow, will retry: %s", what, _name(error)
+                    "Failed to log the cost of %s to MLflow; will retry: %s", what, _name(error)
                 )
             _log.debug("The error of MLflow", exc_info=True)
         else:
@@ -150,7 +150,7 @@ class RunCosts:
             await self._show(flow_run_id, logged.attempts, mlflow=logged.pages)
         except Exception:
             _log.warning(
-                "Failed to link the page of run %r to MLflow",
+                "Failed to link flow run %r to MLflow",
                 logged.run.name,
                 exc_info=True,
                 extra={"flow_run_id": flow_run_id},

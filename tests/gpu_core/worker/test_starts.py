@@ -46,7 +46,7 @@ class Server:
     async def set_flow_run_state(self, _flow_run_id, state, **_options):
         self.heard.append(state.name)
         if state.is_pending():
-            assert state.message == "Attempt 2 starts on no GPU: it asked for none."
+            assert state.message == "Attempt 2 starts without GPUs because no GPUs were requested."
         accepted = StateAcceptDetails(type="accept_details")
         return OrchestrationResult(state=state, status=SetStateStatus.ACCEPT, details=accepted)
 

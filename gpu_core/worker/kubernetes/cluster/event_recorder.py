@@ -111,6 +111,8 @@ class EventRecorder:
         except KubernetesError as error:
             # A full quota, a namespace that is being deleted, an outage: the run's page has it all.
             self._rights.note(error, "`kubectl describe job` does not show what happens to runs")
-            _log.debug("Failed to write an Event on %s: %s", event["regarding"]["name"], error)
+            _log.debug("Failed to create event for %s: %s", event["regarding"]["name"], error)
         except Exception:
-            _log.exception("Dropped an Event on %s", event["regarding"]["name"])
+            _log.exception(
+                "Dropped event for %s due to an unexpected error", event["regarding"]["name"]
+            )

@@ -63,7 +63,7 @@ class PodEvents:
                 await self._read(running)
             except KubernetesError as error:
                 self._rights.note(error, "the logs of runs do not say why their pods do not start")
-                _log.debug("Failed to read the Events of run %r: %s", running.record.name, error)
+                _log.debug("Failed to read events for flow run %r: %s", running.record.name, error)
 
     def _waits(self, attempt_id: str) -> bool:
         pods = self._view.pods_of(attempt_id)

@@ -138,7 +138,7 @@ class GpuHealthWatch:
             self._note_failure(f"{self._url} returns an invalid answer: {error!r}")
             return
         if self._failure is not None:
-            _log.warning("GPU health is available again")
+            _log.warning("GPU health metrics are available again")
             self._failure = None
         self._judge()
         await self._write()
@@ -272,7 +272,7 @@ class GpuHealthWatch:
         """A person has taken the annotation away, or the node has passed its test."""
         self._written.discard(key)
         self._health = self._health.without(key[1])
-        _log.warning("%s of node %s is free again", key[1], key[0])
+        _log.warning("%s on node %s is available again", key[1], key[0])
         self._wake()
 
     def _say(self, key: _Key, finding: HealthFinding) -> None:
@@ -300,9 +300,9 @@ class GpuHealthWatch:
                 await self._api.patch(f"/api/v1/nodes/{name}", body)
             except KubernetesError as error:
                 self._rights.note(error, _FORGOTTEN)
-                _log.debug("Failed to record the held GPUs of node %s, will retry: %s", name, error)
+                _log.debug("Failed to record held GPUs on node %s; will retry: %s", name, error)
 
     def _note_failure(self, failure: str) -> None:
         if self._failure is None:
-            _log.warning("GPU health is not available: %s", failure)
+            _log.warning("GPU health metrics are unavailable: %s", failure)
         self._failure = failure

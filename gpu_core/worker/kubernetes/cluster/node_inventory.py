@@ -130,7 +130,7 @@ class NodeInventory:
             )
         for name, why in refusals.items():
             if why and why != self._refusals.get(name):
-                _log.warning("NodePool %s adds no nodes: %s", name, "; ".join(why))
+                _log.warning("NodePool %s cannot add nodes: %s", name, "; ".join(why))
         self._refusals = refusals
         return found
 
@@ -166,12 +166,12 @@ class NodeInventory:
         self._facts[name] = facts
         if facts.unusable and (known is None or facts.unusable != known.unusable):
             why = "; ".join(facts.unusable)
-            _log.warning("Ignoring the GPUs of node %s: %s", name, why)
+            _log.warning("Ignoring GPUs on node %s: %s", name, why)
         elif facts.contradictions and (
             known is None or facts.contradictions != known.contradictions
         ):
             why = "; ".join(facts.contradictions)
-            _log.warning("Node %s is used according to its labels and resources: %s", name, why)
+            _log.warning("Falling back to the labels and resources of node %s: %s", name, why)
 
     def _read(
         self, name: str, node: Json, policy: KubernetesPolicy, held: frozenset[str]
@@ -182,7 +182,7 @@ class NodeInventory:
             )
         except InvalidInput as error:
             # One node that cannot be read must not keep the others from being used.
-            _log.warning("Node %s is excluded: %s", name, error)
+            _log.warning("Skipping node %s: %s", name, error)
             return None
 
 

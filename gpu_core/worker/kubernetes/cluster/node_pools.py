@@ -38,6 +38,6 @@ class NodePools:
             if error.is_retryable:
                 return self._found
             if not error.is_missing:
-                _log.warning("Failed to read NodePools, ignoring them: %s", error)
+                _log.warning("Failed to list NodePools; ignoring them: %s", error)
             return ()
         return tuple(answer.get("items") or ())

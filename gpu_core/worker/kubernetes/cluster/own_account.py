@@ -31,7 +31,7 @@ async def read_workers_own(api: KubernetesApi, rights: MissingRights) -> Workers
             pod = await api.get(path)
         except KubernetesError as error:
             rights.note(error, "a run may use a Secret of the worker that no permission lists")
-            _log.debug("Failed to read the pod of this worker: %s", error)
+            _log.debug("Failed to read the worker pod: %s", error)
         else:
             found = references(pod.get("spec"))
             secrets = frozenset(each.name for each in found if each.what is Referred.SECRET)

@@ -56,7 +56,7 @@ class PriorityClasses:
             self._rights.note(
                 error, f"only {', '.join(SHIPPED_QUEUES)} are taken to have PriorityClasses"
             )
-            _log.debug("Failed to read PriorityClasses: %s", error)
+            _log.debug("Failed to list PriorityClasses: %s", error)
             return
         self._installed = frozenset(item["metadata"]["name"] for item in answer.get("items") or ())
 

@@ -27,7 +27,7 @@ class ServerVersion:
             version = str((await self._api.get("/version"))["gitVersion"])
             why = why_too_old(policy.version, version)
         except (KubernetesError, KeyError, InvalidInput) as error:
-            _log.debug("Failed to read the cluster's version: %s", error)
+            _log.debug("Failed to read the Kubernetes server version: %s", error)
             return
         self._version = version
         if why is not None:

@@ -38,7 +38,7 @@ class CheckpointReports:
         try:
             await self._read(attempts)
         except Exception as error:
-            _log.debug("Failed to read checkpoint reports, will retry: %s", error)
+            _log.debug("Failed to read checkpoint reports; will retry: %s", error)
 
     def _is_due(self, attempts: Sequence[AttemptState]) -> bool:
         now_s = anyio.current_time()

@@ -47,7 +47,7 @@ class GangStart:
                 await self._api.patch(path_in(held), body)
             except KubernetesError as error:
                 name, fields = running.record.name, run_fields(running)
-                _log.warning("The flow of %r cannot begin yet: %s", name, error, extra=fields)
+                _log.warning("Flow run %r cannot start yet: %s", name, error, extra=fields)
 
 
 def _held_first_pod(pods: Iterable[Json], nodes: int) -> Json | None:

@@ -96,7 +96,7 @@ class OrphanCleanup:
         try:
             await self._objects.delete(attempt_id, fenced, grace_s=None)
         except (KubernetesError, NotStarted) as error:
-            _log.warning("Failed to end it in this cycle: %s", error)
+            _log.warning("Failed to delete it in this cycle: %s", error)
 
     def _log_others(self, items: Collection[Json]) -> None:
         """Say once that another installation has a pool of our name: each plans with all GPUs."""

@@ -63,7 +63,7 @@ class PodTelemetry:
             self._note_failure(str(error) or f"{url} does not answer in {self._answer_s:g} s")
             return ()
         if self._failure is not None:
-            _log.warning("Sampling the GPUs of pods again")
+            _log.warning("Resumed sampling of pod GPUs")
         self._failure = self._again_at_s = None
         return found
 
@@ -80,5 +80,5 @@ class PodTelemetry:
 
     def _note_failure(self, failure: str) -> None:
         if self._failure is None:
-            _log.warning("Not sampling the GPUs of pods: %s", failure)
+            _log.warning("Unable to sample pod GPUs: %s", failure)
         self._failure, self._again_at_s = failure, self._clock_s() + _PAUSE_S

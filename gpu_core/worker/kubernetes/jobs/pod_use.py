@@ -101,7 +101,7 @@ class PodUse:
             self._note_failure(f"{url} returns an invalid answer: {error!r}")
             return
         if self._failure is not None:
-            _log.warning("GPU usage of running pods is available again")
+            _log.warning("GPU usage metrics for running pods are available again")
             self._failure = None
 
     def activity(self, running: AttemptState) -> RunActivity | None:
@@ -165,7 +165,7 @@ class PodUse:
 
     def _note_failure(self, failure: str) -> None:
         if self._failure is None:
-            _log.warning("GPU usage of running pods is not available: %s", failure)
+            _log.warning("GPU usage metrics for running pods are unavailable: %s", failure)
         self._failure = failure
 
 

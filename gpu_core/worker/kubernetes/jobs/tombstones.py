@@ -85,7 +85,7 @@ class Tombstones:
             if error.is_retryable or error.status == 401:
                 raise
             _log.warning(
-                "Failed to reserve the names of %r against a late creation: %s",
+                "Failed to reserve object names for flow run %r: %s",
                 running.record.name,
                 error,
             )

@@ -146,7 +146,7 @@ class ContainerRuns:
                     await self._report_running(running)
         except Exception as error:
             _log.debug(
-                "Failed to report the state Running of run %r, will retry: %s",
+                "Failed to set flow run %r to Running state; will retry: %s",
                 running.record.name,
                 error,
             )

@@ -55,5 +55,5 @@ class FinalLogs:
         except KubernetesError as error:
             self._rights.note(error, NO_OUTPUT)
             # Gone with its node, as most: nothing depends on it.
-            _log.debug("Failed to read the output of pod %s: %s", metadata["name"], error)
+            _log.debug("Failed to read logs from pod %s: %s", metadata["name"], error)
             return ()

@@ -79,7 +79,7 @@ class OutputFollower:
             await self._follow(output)
         except Exception:
             # The output of one run ends no worker.
-            _log.exception("Stopped following the output of pod %s", output.pod)
+            _log.exception("Stopped streaming logs from pod %s", output.pod)
         finally:
             self._places.forget(output.key)
 
@@ -94,7 +94,7 @@ class OutputFollower:
                 if error.is_missing:
                     return
                 self._rights.note(error, NO_OUTPUT)
-                _log.debug("Failed to read the output of %s: %s", output.pod, error)
+                _log.debug("Failed to read logs from %s: %s", output.pod, error)
                 if was_over and not error.is_retryable:
                     return
                 await anyio.sleep(_RETRY_S)

@@ -52,10 +52,10 @@ class WrittenOutput:
                 except Exception as error:
                     if not is_unanswered(error):
                         _log.warning(
-                            "Repeating the output of pod %s from its start: %s", pod, error
+                            "Repeating logs from pod %s from the beginning: %s", pod, error
                         )
                         return ()
-                    _log.debug("Failed to follow the output of pod %s, will retry: %s", pod, error)
+                    _log.debug("Failed to stream logs from pod %s; will retry: %s", pod, error)
                 await anyio.sleep(_RETRY_S)
 
     async def _send_what_is_queued(self) -> None:

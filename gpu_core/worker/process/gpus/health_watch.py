@@ -97,9 +97,7 @@ class HealthWatch:
         try:
             return self.look(datetime.now(UTC))
         except Exception:
-            _log.exception(
-                "Failed to check the health of this machine's GPUs; the next try is in 5 minutes"
-            )
+            _log.exception("Failed to check the health of local GPUs; will retry in 5 minutes")
             return _LONGEST_PAUSE_S
 
     def look(self, now: datetime) -> float:
@@ -109,7 +107,7 @@ class HealthWatch:
         except GpuDiscoveryError as error:
             return self._note_failure(error)
         if self._is_failing:
-            _log.warning("Sampling the GPUs of this machine again")
+            _log.warning("Resumed sampling of local GPUs")
         self._is_failing, self._pause_s = False, _FIRST_PAUSE_S
         self.samples = samples
         self._history, ended = self._history.with_samples(samples)
@@ -152,7 +150,7 @@ class HealthWatch:
             self._held.hold(gpu_id, finding)
         except OSError as error:
             if gpu_id not in self._unwritten:
-                _log.error("Failed to hold %s, will retry: %s", gpu_id, error)
+                _log.error("Failed to hold %s; will retry: %s", gpu_id, error)
             self._unwritten.add(gpu_id)
             return
         self._unwritten.discard(gpu_id)
@@ -165,7 +163,7 @@ class HealthWatch:
 
     def _note_failure(self, error: GpuDiscoveryError) -> float:
         if not self._is_failing:
-            _log.warning("Not sampling the GPUs of this machine: %s", error)
+            _log.warning("Unable to sample local GPUs: %s", error)
         self._is_failing, self.samples = True, ()
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, _LONGEST_PAUSE_S)
         return pause_s

@@ -38,7 +38,7 @@ class HeldGpus:
         except FileNotFoundError:
             paths = []
         except OSError as error:
-            _log.warning("Failed to read the held GPUs of this machine: %s", error)
+            _log.warning("Failed to read held GPUs on this machine: %s", error)
             return self._last
         found = (_read(path) for path in paths)
         self._last = {held.gpu_id: held for held in found if held is not None}

@@ -95,12 +95,12 @@ class OccupiedGpus:
     def _note_answer(self) -> None:
         self._read_at_s = self._clock_s()
         if self._failure is not None:
-            _log.warning("NVML answers again: GPUs without processes are free")
+            _log.warning("NVML is available again")
         self._failure, self._is_unknown = None, False
 
     def _note_silent(self, silent: frozenset[str]) -> None:
         for gpu_id in sorted(silent - self._silent):
-            _log.error("%s is excluded: it does not answer NVML", gpu_id)
+            _log.error("Excluding %s because it does not respond to NVML", gpu_id)
         for gpu_id in sorted(self._silent - silent):
             _log.warning("%s answers NVML again", gpu_id)
         self._silent = silent
@@ -112,9 +112,9 @@ class OccupiedGpus:
         }
         for gpu_id in self._occupied.keys() - before.keys():
             names = ", ".join(map(_name, self._occupied[gpu_id]))
-            _log.warning("%s is excluded while another process uses it: %s", gpu_id, names)
+            _log.warning("Excluding %s because it is in use by another process: %s", gpu_id, names)
         for gpu_id in before.keys() - self._occupied.keys():
-            _log.info("%s is no longer used by another process", gpu_id)
+            _log.info("%s is no longer in use by another process", gpu_id)
 
 
 def _without_mps(pids: Sequence[int]) -> tuple[int, ...]:

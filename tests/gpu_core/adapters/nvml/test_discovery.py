@@ -188,23 +188,26 @@ SILENT = {
     "a call that hangs": {
         "looks": [(0, ""), (1, "hang 1"), (1, "hang 1"), (60, "hang 1"), (1, "")],
         "want_left_out": ["", "", "", "ac", ""],
-        "want_log": ["NVML does not answer in", "No run starts", "NVML answers again"],
+        "want_log": ["NVML does not answer in", "No run starts", "NVML is available again"],
     },
     "a driver that is reset": {
         # After 5 s it is asked anew, however often the worker looks.
         "looks": [(0, ""), *[(1, "count 15")] * 4, (1, ""), (1, "")],
         "want_left_out": [""] * 7,
-        "want_log": ["driver does not answer: GPU is lost", "NVML answers again"],
+        "want_log": ["driver does not answer: GPU is lost", "NVML is available again"],
     },
     "a driver that is away for a while": {
         "looks": [(0, ""), (1, "count 15"), (5, "init 18"), (60, "init 18"), (400, "")],
         "want_left_out": ["", "", "", "ac", ""],
-        "want_log": ["driver does not answer", "No run starts", "NVML answers again"],
+        "want_log": ["driver does not answer", "No run starts", "NVML is available again"],
     },
     "a GPU that falls off the bus and is back": {
         "looks": [(0, ""), *[(1, "lost GPU-cccc 15")] * 2, (1, "")],
         "want_left_out": ["", "c", "c", ""],
-        "want_log": ["GPU-cccc is excluded: it does not answer", "GPU-cccc answers NVML again"],
+        "want_log": [
+            "Excluding GPU-cccc because it does not respond",
+            "GPU-cccc answers NVML again",
+        ],
     },
     "a driver that does not list processes": {
         "looks": [(0, "processes 3"), (1, "processes 999")],
@@ -214,12 +217,12 @@ SILENT = {
     "GPUs that are lost when they are asked for processes": {
         "looks": [(0, ""), (1, "processes 15")],
         "want_left_out": ["", "abc"],
-        "want_log": [f"GPU-{letter * 4} is excluded" for letter in "abc"],
+        "want_log": [f"Excluding GPU-{letter * 4}" for letter in "abc"],
     },
     "a GPU of a run falls off the bus": {
         "looks": [(0, ""), (1, "lost GPU-bbbb 15")],
         "want_left_out": ["", "b"],
-        "want_log": ["GPU-bbbb is excluded"],
+        "want_log": ["Excluding GPU-bbbb"],
     },
 }
 LOOK = """

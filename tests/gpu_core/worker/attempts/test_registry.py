@@ -130,7 +130,7 @@ def test_what_another_scheduler_places_costs_nothing_and_is_nowhere_until_it_is_
     assert (found.bound_at, found.zone) == (bound_at, "zone-a")
     assert found.price_micro_usd_per_gpu_hour == 100_000
     assert found.admitted_at == bound_at
-    assert described == "waits for another scheduler to place it (planned with 1 × t4)"
+    assert described == "is waiting to be placed by another scheduler (planned with 1 × t4)"
     assert "n1" not in described + note
     assert "costs" not in note
     assert "node" not in fields

@@ -200,7 +200,7 @@ def test_an_end_that_cannot_be_noted_for_a_reason_of_its_own_holds_no_gpus(
 
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
         while_the_api_is_away(tmp_path, ledger, running, act)
-    assert "Failed to record the end of run 'name-of-" in caplog.text
+    assert "Failed to record the end of flow run 'name-of-" in caplog.text
 
 
 def test_a_noted_end_has_no_secret(tmp_path, ledger, running, monkeypatch):

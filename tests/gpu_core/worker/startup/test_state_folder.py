@@ -60,7 +60,7 @@ def test_a_folder_for_all_stays(tmp_path):
 def test_without_room_for_it_the_worker_gets_an_error_and_continues(tmp_path, caplog):
     (tmp_path / "gpu").touch()
     open_state_folder(tmp_path / "gpu")
-    assert "Failed to create the state folder" in caplog.text
+    assert "Failed to create state directory" in caplog.text
     assert (tmp_path / "gpu").is_file()
 
 

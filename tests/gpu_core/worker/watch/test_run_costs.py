@@ -137,7 +137,7 @@ def test_costs_of_an_outage_are_logged_in_order_and_once(
     with caplog.at_level(logging.WARNING, "prefect.gpu.mlflow"):
         worker.look(rounds=3)
     assert [r.getMessage() for r in caplog.records if r.name == "prefect.gpu.mlflow"] == [
-        "Failed to log the cost of 2 runs to MLflow, will retry: MlflowUnreachable"
+        "Failed to log the cost of 2 runs to MLflow; will retry: MlflowUnreachable"
     ]
     assert waiting(ledger) == ["first", "second"]
     server.start()

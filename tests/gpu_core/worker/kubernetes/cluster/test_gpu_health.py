@@ -183,7 +183,7 @@ async def test_what_a_person_frees_is_judged_anew(world, caplog):
     del world.nodes["n1"]["metadata"]["annotations"][HELD_ANNOTATION]
     assert await world.look() == {}
     assert world.usable() == {"n1": 2, "n2": 2}
-    assert "GPU-a of node n1 is free again" in caplog.text
+    assert "GPU-a on node n1 is available again" in caplog.text
     assert world.watch.verdicts == {}
     assert await world.look(2, GPU_a=90.0) == {}
     assert await world.look(1, GPU_a=90.0) == {"n1": ["GPU-a"]}
@@ -223,10 +223,10 @@ async def test_a_prometheus_that_is_away_holds_nothing_and_is_said_once(world, c
     world.failure = failure
     await world.look(9, GPU_a=90.0)
     assert world.usable() == {"n1": 2, "n2": 2}
-    assert caplog.text.count("GPU health is not available: ") == 1
+    assert caplog.text.count("GPU health metrics are unavailable: ") == 1
     world.failure = None
     assert await world.look() == {}
-    assert caplog.text.count("GPU health is available again") == 1
+    assert caplog.text.count("GPU health metrics are available again") == 1
 
 
 async def test_what_is_held_stays_held_while_prometheus_is_away(world):

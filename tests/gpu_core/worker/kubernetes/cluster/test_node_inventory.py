@@ -131,7 +131,7 @@ def test_the_log_says_once_why_a_pool_adds_nothing(caplog):
         for _ in range(3):
             assert offers.nodes(make_policy(), (), [pool]) == ()
     assert [record.getMessage() for record in caplog.records] == [
-        "NodePool ml adds no nodes: it is not Ready (NodeClassNotReady)"
+        "NodePool ml cannot add nodes: it is not Ready (NodeClassNotReady)"
     ]
 
 
@@ -182,8 +182,7 @@ def test_what_the_template_refuses_is_not_offered_and_what_it_tolerates_is_open(
             {"cloud.google.com/gke-max-shared-clients-per-gpu": "2"},
             {"shares_per_gpu": 4},
             "n1",
-            "Node n1 is used according to its labels and resources: each of its GPUs is shared "
-            "by 2",
+            "Falling back to the labels and resources of node n1: each of its GPUs is shared by 2",
             id="the policy says something else",
         ),
         pytest.param(
@@ -193,7 +192,7 @@ def test_what_the_template_refuses_is_not_offered_and_what_it_tolerates_is_open(
             },
             {},
             "n2",
-            "Ignoring the GPUs of node n1: its MIG instances are shared,",
+            "Ignoring GPUs on node n1: its MIG instances are shared,",
             id="no run can ask for them",
         ),
     ],

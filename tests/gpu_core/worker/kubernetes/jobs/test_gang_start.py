@@ -89,4 +89,4 @@ def test_a_worker_without_the_lease_changes_nothing():
 def test_a_refused_annotation_is_tried_again_in_the_next_cycle(caplog):
     cluster = Cluster(KubernetesError(403, "Forbidden", "no"))
     reconciled(cluster, [rank(0), rank(1)])
-    assert "cannot begin yet" in caplog.text
+    assert "cannot start yet" in caplog.text

@@ -165,4 +165,4 @@ def test_an_answer_after_a_failure_is_said_too(server, caplog):
         return await telemetry.summaries(policy(server), PODS, BEGUN, ENDED)
 
     assert len(anyio.run(ends)) == 1
-    assert "Sampling the GPUs of pods again" in caplog.text
+    assert "Resumed sampling of pod GPUs" in caplog.text

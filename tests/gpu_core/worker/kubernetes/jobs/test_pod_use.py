@@ -132,9 +132,9 @@ def test_a_prometheus_that_fails_is_said_once_and_leaves_what_was_known(server, 
         assert use.activity(running()) == before
         server.status = 200
         ask(use, 90)
-    assert [record.getMessage()[:48] for record in caplog.records] == [
-        "GPU usage of running pods is not available: http",
-        "GPU usage of running pods is available again",
+    assert [record.getMessage()[:56] for record in caplog.records] == [
+        "GPU usage metrics for running pods are unavailable: http",
+        "GPU usage metrics for running pods are available again",
     ]
     assert use.activity(running()).at == NOW + timedelta(seconds=90)
 

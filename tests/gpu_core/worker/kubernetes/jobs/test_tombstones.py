@@ -320,7 +320,7 @@ def test_a_cluster_that_refuses_tombstones_keeps_no_run_from_going_on(caplog):
         assert await infrastructure_of(api).kill(attempt_of({}))
 
     anyio.run(scenario)
-    assert "against a late creation: no (Forbidden)" in caplog.text
+    assert "reserve object names for flow run 'name-of-run-1': no (Forbidden)" in caplog.text
 
 
 def test_an_operator_that_cannot_suspend_does_not_run_the_tombstone(caplog):

@@ -325,7 +325,7 @@ def test_what_goes_wrong_with_one_output_ends_no_worker(caplog):
             await OutputFollower(api, MissingRights()).follow(output)
 
     anyio.run(scenario)
-    assert "Stopped following the output of pod a" in caplog.text
+    assert "Stopped streaming logs from pod a" in caplog.text
 
 
 class Gone:

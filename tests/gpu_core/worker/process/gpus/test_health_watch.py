@@ -106,20 +106,15 @@ def test_a_driver_that_fails_holds_nothing_and_is_said_once(world, caplog):
         pauses_s.append(world.watch.look(world.now))
     assert world.look() == {}
     assert pauses_s == [5, 10, 20, 40, 80, 160, 300, 300, 300]
-    assert (
-        caplog.text.count(
-            "Not sampling the GPUs of this machine: the NVIDIA driver does not answer"
-        )
-        == 1
-    )
-    assert caplog.text.count("Sampling the GPUs of this machine again") == 1
+    assert caplog.text.count("Unable to sample local GPUs: the NVIDIA driver does not answer") == 1
+    assert caplog.text.count("Resumed sampling of local GPUs") == 1
 
 
 def test_a_disk_that_refuses_is_tried_again(world, tmp_path, caplog):
     (tmp_path / "held-gpus").write_text("in the way")
     assert world.look(GPU_a={"xids": (79,)}) == {}
     assert world.look(5) == {}
-    assert caplog.text.count("Failed to hold GPU-a, will retry") == 1
+    assert caplog.text.count("Failed to hold GPU-a; will retry") == 1
     (tmp_path / "held-gpus").unlink()
     # The event came once and is not forgotten.
     assert world.look() == {"GPU-a": HealthVerdict.RESET}
