@@ -15,11 +15,14 @@ def anomalies(
         str | None,
         Parameter(
             name="--date",
-            help="The day to report on, in UTC (e.g. 2026-11-24). Defaults to yesterday.",
+            help="The date to report on, in UTC (e.g. 2026-11-24). Defaults to yesterday.",
         ),
     ] = None,
     since: Annotated[
-        str | None, Parameter(help="The first day to check, up to yesterday; at most 31 days.")
+        str | None,
+        Parameter(
+            help="Include all days from this date until yesterday. Must be at most 31 days ago."
+        ),
     ] = None,
     by: Annotated[
         tuple[str, ...],

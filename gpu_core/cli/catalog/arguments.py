@@ -28,7 +28,7 @@ class CatalogOptions:
         ),
     ] = DEFAULT_CATALOG
     prices: Annotated[
-        tuple[Path, ...], repeated("Path to a YAML or JSON file with your own prices")
+        tuple[Path, ...], repeated("Path to a YAML or JSON file with custom prices")
     ] = ()
     gpu_type: Annotated[tuple[str, ...], repeated("Filter by GPU type")] = ()
     region: Annotated[tuple[str, ...], repeated("Filter by region")] = ()
@@ -69,20 +69,19 @@ def show(
 
 def refresh(
     *,
-    catalog: Annotated[
-        Path, Parameter(help="Path to the file to store the catalog in.")
-    ] = DEFAULT_CATALOG,
-    region: Annotated[tuple[str, ...], repeated("A region to read. Defaults to us-east-1")] = (
-        "us-east-1",
-    ),
+    catalog: Annotated[Path, Parameter(help="Path to write the catalog to.")] = DEFAULT_CATALOG,
+    region: Annotated[
+        tuple[str, ...], repeated("The AWS region to read. Defaults to us-east-1")
+    ] = ("us-east-1",),
     accept_large_changes: Annotated[
-        bool, flag("Whether to accept prices that changed by a factor of ten. Verify them first.")
+        bool,
+        flag("Whether to accept prices that changed by a factor of ten. Verify the prices first."),
     ] = False,
     placement_scores: Annotated[
         bool,
-        flag("Whether to read spot placement scores. AWS limits the number of requests per day."),
+        flag("Whether to fetch spot placement scores. AWS limits the number of requests per day."),
     ] = False,
-    timeout: Annotated[str, Parameter(help="The timeout for one call to AWS.")] = "20s",
+    timeout: Annotated[str, Parameter(help="Timeout for each AWS API call.")] = "20s",
     as_json: AsJson = False,
 ) -> int:
     """Read what AWS offers now, and keep it.

@@ -19,11 +19,15 @@ class LedgerAddress:
     """Options for the ledger to read."""
 
     ledger: Annotated[
-        str | None, secret("ledger", "The ledger's file or address. Defaults to the pool's ledger")
+        str | None,
+        secret(
+            "ledger",
+            "The file or URL of the ledger to use. Defaults to the ledger of the work pool",
+        ),
     ] = None
     ledger_file: Annotated[str | None, secret_file("ledger")] = None
     pool: Annotated[
-        str | None, Parameter(help="The name of the work pool to read the ledger of.")
+        str | None, Parameter(help="The name of the work pool whose ledger should be used.")
     ] = None
 
     def address(self) -> str:
@@ -51,17 +55,18 @@ class LedgerOptions(LedgerAddress):
     pool: Annotated[
         str | None,
         Parameter(
-            help="Include only runs from this work pool. Defaults to all runs in the ledger."
+            help="Filter by work pool. If not provided, runs from all work pools are included."
         ),
     ] = None
-    with_generated: Annotated[bool, flag("Whether to include generated runs.")] = False
+    with_generated: Annotated[bool, flag("Include generated runs in the results.")] = False
 
 
 DEFAULT_ADDRESS = LedgerAddress()
 DEFAULT_OPTIONS = LedgerOptions()
 _Period = Annotated[str, Parameter(help="day, week (from Monday) or month, in UTC.")]
 _Day = Annotated[
-    str | None, Parameter(help="A day in the period (e.g. 2026-11-24). Defaults to today.")
+    str | None,
+    Parameter(help="A date within the period to report on (e.g. 2026-11-24). Defaults to today."),
 ]
 
 
@@ -102,7 +107,9 @@ def report(
     ] = "usage",
     limit: Annotated[
         int,
-        Parameter(help="The maximum number of rows to display. The remaining rows are summed up."),
+        Parameter(
+            help="Limit the number of rows displayed. Remaining rows are summarized in one row."
+        ),
     ] = 20,
     as_csv: Annotated[bool, flag("Print CSV.", name="--csv")] = False,
     as_json: AsJson = False,
@@ -167,7 +174,9 @@ def savings(
     *,
     month: Annotated[
         str | None,
-        Parameter(help="The month to use, in UTC (e.g. 2026-10). Defaults to the current month."),
+        Parameter(
+            help="The month to report on, in UTC (e.g. 2026-10). Defaults to the current month."
+        ),
     ] = None,
     policy: Annotated[
         Path | None,
@@ -177,7 +186,7 @@ def savings(
         ),
     ] = None,
     prices: Annotated[
-        Path | None, Parameter(help="Path to your own prices. They override the catalog.")
+        Path | None, Parameter(help="Path to a price file to override the catalog with.")
     ] = None,
     committed_percent: Annotated[
         str | None,
@@ -211,16 +220,12 @@ def savings(
 
 
 def reconcile(
-    file: Annotated[
-        Path, Parameter(help="Path to the provider's bill in FOCUS format (.csv or .parquet).")
-    ],
+    file: Annotated[Path, Parameter(help="Path to a bill in FOCUS format (.csv or .parquet).")],
     /,
     *,
     options: LedgerAddress = DEFAULT_ADDRESS,
-    limit: Annotated[
-        int, Parameter(help="The maximum number of rows to display in each table.")
-    ] = 20,
-    dry_run: Annotated[bool, flag("If set, nothing is written to the ledger.")] = False,
+    limit: Annotated[int, Parameter(help="Maximum number of rows to display per table.")] = 20,
+    dry_run: Annotated[bool, flag("If set, do not write any changes to the ledger.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Compare a provider's bill with the ledger, and explain each difference.

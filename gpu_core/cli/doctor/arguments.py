@@ -13,7 +13,11 @@ def doctor(
     *,
     options: DoctorOptions = _DEFAULTS,
     ledger_url: Annotated[
-        str | None, secret("ledger-url", "The ledger to check instead of the ledger of the pool")
+        str | None,
+        secret(
+            "ledger-url",
+            "The ledger to check. If not provided, the ledger of the work pool will be checked",
+        ),
     ] = None,
     ledger_url_file: Annotated[str | None, secret_file("ledger-url")] = None,
 ) -> int:

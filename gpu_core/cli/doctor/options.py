@@ -16,7 +16,9 @@ class DoctorOptions:
 
     pool: Annotated[
         str | None,
-        Parameter(help="The name of the work pool. Defaults to gpu, or to the only GPU pool."),
+        Parameter(
+            help="The name of the work pool to check. Defaults to gpu, or to the only GPU pool."
+        ),
     ] = None
     worker_type: Annotated[
         Literal["gpu-process", "gpu-kubernetes"] | None,
@@ -41,6 +43,6 @@ class DoctorOptions:
         ),
     ] = None
     with_details: Annotated[
-        bool, flag("Whether to print the input of each check.", name="--verbose")
+        bool, flag("Include the input of each check in the output.", name="--verbose")
     ] = False
     as_json: AsJson = False

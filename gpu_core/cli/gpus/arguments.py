@@ -47,9 +47,12 @@ def preflight(
 
 def history(
     *gpu_ids: Annotated[
-        str, Parameter(help="The UUIDs of the GPUs to show. Defaults to all GPUs.")
+        str,
+        Parameter(help="The UUIDs of the GPUs to include. If not provided, all GPUs are included."),
     ],
-    last: Annotated[int, duration("last", "How far back to look. Defaults to 15m.")] = 900,
+    last: Annotated[
+        int, duration("last", "Length of the time window to display. Defaults to 15m.")
+    ] = 900,
     options: LedgerOptions = DEFAULT_OPTIONS,
     as_json: AsJson = False,
 ) -> int:
@@ -66,12 +69,14 @@ def history(
 def export(
     *,
     address: Annotated[
-        str, Parameter(help="The address to listen on. Use 0.0.0.0 to listen on all addresses.")
+        str, Parameter(help="The host address to bind to. Use 0.0.0.0 to listen on all interfaces.")
     ] = "127.0.0.1",
-    port: Annotated[int, whole_number("The port to listen on. Use 0 to pick a free port.")] = 9401,
+    port: Annotated[
+        int, whole_number("The port to bind to. Use 0 to select an available port.")
+    ] = 9401,
     interval: Annotated[
         float,
-        Parameter(help="The interval in seconds between two samples. Must be between 0.1 and 60."),
+        Parameter(help="The number of seconds between samples. Must be between 0.1 and 60."),
     ] = 1.0,
     pod_resources: Annotated[
         Path | None,

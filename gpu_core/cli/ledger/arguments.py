@@ -16,7 +16,9 @@ from gpu_core.cli.shared.options import AsJson, flag, parse_day
 from gpu_core.cli.shared.secret_options import secret_file
 
 _KEY = "anchor-key"
-_AnchorKey = Annotated[str | None, secret_file(_KEY, "The key to sign the log with after a purge")]
+_AnchorKey = Annotated[
+    str | None, secret_file(_KEY, "The key to use when signing the log after a purge")
+]
 
 
 def verify(
@@ -47,10 +49,10 @@ def verify(
 def purge(
     *,
     before: Annotated[
-        str, Parameter(help="Delete all records before this day, in UTC (e.g. 2026-01-01).")
+        str, Parameter(help="Delete records created before this date, in UTC (e.g. 2026-01-01).")
     ],
     anchor_key_file: _AnchorKey = None,
-    dry_run: Annotated[bool, flag("Show what would be deleted, without deleting it.")] = False,
+    dry_run: Annotated[bool, flag("If set, only print the records that would be deleted.")] = False,
     options: LedgerAddress = DEFAULT_ADDRESS,
 ) -> int:
     """Delete old records of the log of decisions; a signed anchor of each writer stays.

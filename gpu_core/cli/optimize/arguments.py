@@ -15,13 +15,18 @@ from gpu_core.cli.shared.options import AsJson
 
 _Day = Annotated[
     str | None,
-    Parameter(help="The day after the 28 days of the analysis, in UTC. Defaults to today."),
+    Parameter(
+        help="The end date of the 28-day analysis window, in UTC (exclusive). Defaults to today."
+    ),
 ]
 _Policy = Annotated[
     Path | None,
     Parameter(
         name="--policy",
-        help="The policy in force on that day. Defaults to the policy recorded in the ledger.",
+        help=(
+            "Path to the policy file to use. Defaults to the policy recorded in the ledger for "
+            "that date."
+        ),
     ),
 ]
 _Proposal = Annotated[str, Parameter(help="The ID of the proposal (e.g. spot-3f2a9c1b).")]
@@ -79,7 +84,8 @@ def undo(
     /,
     *,
     by: Annotated[
-        str | None, Parameter(help="The name to record. Defaults to your user name.")
+        str | None,
+        Parameter(help="The user name to record for this action. Defaults to the current user."),
     ] = None,
     options: LedgerAddress = DEFAULT_ADDRESS,
 ) -> int:

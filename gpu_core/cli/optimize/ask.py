@@ -13,7 +13,10 @@ def ask(
     question: Annotated[
         str,
         Parameter(
-            help="Such as 'most expensive workloads this week'; docs/questions.md lists all."
+            help=(
+                "The question to answer, such as 'most expensive workloads this week'. See "
+                "docs/questions.md for a list."
+            )
         ),
     ],
     /,
@@ -22,12 +25,14 @@ def ask(
     policy: Annotated[
         Path | None,
         Parameter(
-            help="The policy with the quotas, for 'who borrows'. Defaults to the one in the ledger."
+            help="Path to a policy file to read quotas from. Defaults to the policy in the ledger."
         ),
     ] = None,
     limit: Annotated[
         int,
-        Parameter(help="The maximum number of rows to display. The remaining rows are summed up."),
+        Parameter(
+            help="Limit the number of rows displayed. Remaining rows are summarized in one row."
+        ),
     ] = 10,
     as_json: AsJson = False,
 ) -> int:

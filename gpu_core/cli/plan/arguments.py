@@ -25,12 +25,12 @@ _CONDITIONS = Group("Conditions", sort_key=3)
 class JobOptions:
     """Options that describe the job."""
 
-    model: Annotated[str | None, Parameter(help="The name of a known model (e.g. llama-3-8b).")] = (
+    model: Annotated[str | None, Parameter(help="Name of a supported model (e.g. llama-3-8b).")] = (
         None
     )
-    parameters: Annotated[
-        str | None, Parameter(help="The number of parameters of the transformer (e.g. 7B).")
-    ] = None
+    parameters: Annotated[str | None, Parameter(help="Number of model parameters (e.g. 7B).")] = (
+        None
+    )
     method: Annotated[
         Literal["full", "lora", "qlora", "inference"] | None, Parameter(help="The training method.")
     ] = None
@@ -43,25 +43,29 @@ class JobOptions:
     ] = None
     zero_stage: Annotated[
         int | None,
-        whole_number("The ZeRO stage, 0 to 3. Defaults to the lowest stage with enough memory."),
+        whole_number(
+            "The ZeRO stage to use (0 to 3). Defaults to the lowest stage that fits in memory."
+        ),
     ] = None
     recompute: Annotated[
         Literal["none", "selective", "full"] | None,
-        Parameter(help="The activation recomputation. Defaults to the minimum with enough memory."),
+        Parameter(
+            help="The activation recomputation. Defaults to the lowest level that fits in memory."
+        ),
     ] = None
-    lora_rank: Annotated[int | None, whole_number("The rank of LoRA.")] = None
-    batch: Annotated[
-        int | None, whole_number("The number of sequences or images processed at once on each GPU.")
-    ] = None
+    lora_rank: Annotated[int | None, whole_number("The LoRA rank to use.")] = None
+    batch: Annotated[int | None, whole_number("Batch size per GPU, in sequences or images.")] = None
     accumulation: Annotated[
-        int | None, whole_number("The number of batches between two updates. Defaults to 8.")
+        int | None, whole_number("Number of gradient accumulation steps. Defaults to 8.")
     ] = None
     sequence_length: Annotated[
         int | None,
-        whole_number("The number of tokens in a sample. For inference, this includes the answer."),
+        whole_number(
+            "Number of tokens per sample. For inference, this includes the generated tokens."
+        ),
     ] = None
     output_tokens: Annotated[
-        int | None, whole_number("The number of tokens to generate for each prompt.")
+        int | None, whole_number("Number of tokens to generate per prompt.")
     ] = None
     amount: Annotated[
         str | None,
@@ -83,15 +87,17 @@ class ConstraintOptions:
             "now (e.g. 24h)."
         ),
     ] = None
-    budget_usd: Annotated[str | None, Parameter(help="The maximum amount to spend on the job.")] = (
+    budget_usd: Annotated[str | None, Parameter(help="Maximum cost of the job.")] = None
+    by: Annotated[Literal["cost", "time"], Parameter(help="The sort order of the offerings.")] = (
+        "cost"
+    )
+    max_nodes: Annotated[int, whole_number("Maximum number of nodes to use.")] = 1
+    gpus: Annotated[int | None, whole_number("Total number of GPUs to use across all nodes.")] = (
         None
     )
-    by: Annotated[Literal["cost", "time"], Parameter(help="How to sort the offerings.")] = "cost"
-    max_nodes: Annotated[int, whole_number("The maximum number of nodes.")] = 1
-    gpus: Annotated[int | None, whole_number("The exact number of GPUs over all nodes.")] = None
-    data_gib: Annotated[float | None, Parameter(help="The size of the input data.")] = None
+    data_gib: Annotated[float | None, Parameter(help="Size of the input data.")] = None
     data_at: Annotated[
-        str | None, Parameter(help="The location of the input data as PROVIDER/REGION.")
+        str | None, Parameter(help="Location of the input data, in the format PROVIDER/REGION.")
     ] = None
 
 
@@ -109,26 +115,26 @@ class ConditionOptions:
     ] = None
     deployment: Annotated[
         str | None,
-        Parameter(help="Learn the speed from completed runs of FLOW/DEPLOYMENT; needs --ledger."),
+        Parameter(
+            help="The deployment (FLOW/DEPLOYMENT) to learn the speed from. Requires --ledger."
+        ),
     ] = None
     ledger: Annotated[
-        str | None, Parameter(help="The file or address of the ledger with these runs.")
+        str | None, Parameter(help="The file or URL of the ledger to read these runs from.")
     ] = None
     amount_each: Annotated[
         str | None,
-        Parameter(
-            help="The amount of work in each of these runs. Defaults to the work of this job."
-        ),
+        Parameter(help="The amount of work per run. Defaults to the amount of work in this job."),
     ] = None
     startup: Annotated[
-        str | None, Parameter(help="The startup time of a new node. Defaults to 5m.")
+        str | None, Parameter(help="The time required to start a new node. Defaults to 5m.")
     ] = None
     spot_life: Annotated[
         str | None, Parameter(help="The mean lifetime of a spot instance. Defaults to 7600s.")
     ] = None
     storage_gb_per_s: Annotated[
         float | None,
-        Parameter(help="The bandwidth from a node to checkpoint storage. Defaults to 1."),
+        Parameter(help="The bandwidth available for writing checkpoints. Defaults to 1."),
     ] = None
 
 
@@ -137,7 +143,8 @@ _NO_JOB, _NO_CONSTRAINTS, _NO_CONDITIONS = JobOptions(), ConstraintOptions(), Co
 
 def plan(
     text: Annotated[
-        str | None, Parameter(help="The job in words, such as 'fine-tune a 7B model with LoRA'.")
+        str | None,
+        Parameter(help="A text description of the job, such as 'fine-tune a 7B model with LoRA'."),
     ] = None,
     /,
     *,
@@ -145,7 +152,7 @@ def plan(
     constraints: ConstraintOptions = _NO_CONSTRAINTS,
     conditions: ConditionOptions = _NO_CONDITIONS,
     catalog: CatalogOptions = DEFAULT_OPTIONS,
-    top: Annotated[int, whole_number("The maximum number of rows to display.")] = 10,
+    top: Annotated[int, whole_number("Limit the number of rows displayed.")] = 10,
     as_json: AsJson = False,
 ) -> int:
     """Rank the offerings that can run a job by cost or time.

@@ -38,7 +38,10 @@ def release(flow_run: _FlowRun, /) -> int:
 
 
 def move_up(
-    flow_run: _FlowRun, /, *, undo: Annotated[bool, flag("Whether to remove the tag.")] = False
+    flow_run: _FlowRun,
+    /,
+    *,
+    undo: Annotated[bool, flag("Remove the tag instead of adding it.")] = False,
 ) -> int:
     """Put a run before all others of the queue (sets the tag gpu:first)."""
     return _set_tag(flow_run, FIRST_TAG, is_set=not undo)

@@ -10,11 +10,11 @@ from gpu_core.cli.shared.options import flag
 
 def quickstart(
     *,
-    folder: Annotated[Path, Parameter(help="Path to the folder for state and logs.")] = Path(
+    folder: Annotated[Path, Parameter(help="The directory to use for state and logs.")] = Path(
         ".quickstart"
     ),
     keep: Annotated[
-        bool, flag("Whether to keep the servers running afterwards. Can also be set with KEEP=1.")
+        bool, flag("Keep the servers running after completion. Can also be set with KEEP=1.")
     ] = False,
 ) -> int:
     """Run the whole cycle on this machine: queue, preempt, resume, cost.

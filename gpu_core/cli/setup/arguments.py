@@ -22,7 +22,7 @@ def setup(
     ] = None,
     mlflow_uri_file: Annotated[str | None, secret_file("mlflow-uri")] = None,
     mlflow_token_file: Annotated[
-        str | None, secret_file("mlflow-token", "The bearer token for the MLflow server")
+        str | None, secret_file("mlflow-token", "The bearer token to use when connecting to MLflow")
     ] = None,
 ) -> int:
     """Create or update pool, queues, blocks and deployments; safe to repeat.

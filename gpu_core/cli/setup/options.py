@@ -35,24 +35,29 @@ class SetupOptions:
     ] = None
     prefect_file: Annotated[
         Path | None,
-        Parameter(help="Path to the deployments. Defaults to prefect.yaml, if it exists."),
+        Parameter(help="Path to a deployment file. Defaults to prefect.yaml if the file exists."),
     ] = None
     namespace: Annotated[
-        str | None, Parameter(help="gpu-kubernetes: the default namespace of runs.")
+        str | None,
+        Parameter(help="The default Kubernetes namespace for flow runs. Only for gpu-kubernetes."),
     ] = None
-    image: Annotated[str | None, Parameter(help="gpu-kubernetes: the default image of runs.")] = (
-        None
-    )
+    image: Annotated[
+        str | None,
+        Parameter(help="The default container image for flow runs. Only for gpu-kubernetes."),
+    ] = None
     service_account_name: Annotated[
-        str | None, Parameter(help="gpu-kubernetes: the default ServiceAccount of runs.")
+        str | None,
+        Parameter(
+            help="The default Kubernetes service account for flow runs. Only for gpu-kubernetes."
+        ),
     ] = None
     checkpoint_uri: Annotated[
         str | None,
-        Parameter(help="The location to store checkpoints in: a folder or s3://bucket/prefix."),
+        Parameter(
+            help="Where to store checkpoints. Must be a directory or an s3://bucket/prefix URI."
+        ),
     ] = None
-    dry_run: Annotated[
-        bool, flag("If set, no changes are made; only print what would be changed.")
-    ] = False
+    dry_run: Annotated[bool, flag("If set, only print the changes without applying them.")] = False
     ledger_url: Annotated[str | None, _UNPARSED] = field(default=None, repr=False)
     mlflow_uri: Annotated[str | None, _UNPARSED] = field(default=None, repr=False)
     mlflow_token: Annotated[str | None, _UNPARSED] = field(default=None, repr=False)

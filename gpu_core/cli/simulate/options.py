@@ -63,25 +63,30 @@ class SimulateOptions:
         ),
     ] = None
     checkpoint_stall_s: Annotated[
-        int, duration("checkpoint-cost", "The duration of each checkpoint. Defaults to 0s.")
+        int, duration("checkpoint-cost", "The time required to save a checkpoint. Defaults to 0s.")
     ] = 0
     run_times: Annotated[
         Literal["none", "true", "noisy", "stated", "learned"],
-        Parameter(help="The run times known to the scheduler."),
+        Parameter(help="The source of run times for the scheduler."),
     ] = "none"
-    seed: Annotated[int, whole_number("The seed to use for random run times.")] = 1
+    seed: Annotated[int, whole_number("Random seed to use for run times.")] = 1
     restart_s: Annotated[
         int,
-        duration("restart-cost", "The time lost by each attempt after the first. Defaults to 0s."),
+        duration("restart-cost", "The time required to restart a job. Defaults to 0s."),
     ] = 0
     tick_s: Annotated[
-        int | None, duration("tick", "The maximum time between two plans while jobs wait.")
+        int | None,
+        duration("tick", "The maximum time between scheduling cycles while jobs are pending."),
     ] = None
     horizon_s: Annotated[
         int | None,
-        duration("horizon", "The time window for utilisation. Defaults to the whole simulation."),
+        duration(
+            "horizon",
+            "The time window for measuring utilisation. Defaults to the whole simulation.",
+        ),
     ] = None
     entitlements: Annotated[
-        Path | None, Parameter(help="CSV with vc,node num: the weights for the share error.")
+        Path | None,
+        Parameter(help="Path to a CSV file (vc,node num) with the weights for the share error."),
     ] = None
     as_json: AsJson = False

@@ -12,10 +12,12 @@ _DEFAULTS = SpotReplayOptions()
 
 
 def spot_replay(
-    *files: Annotated[Path, Parameter(help="JSON with metadata.gap_seconds and data.")],
+    *files: Annotated[
+        Path, Parameter(help="Path to a JSON file with the keys metadata.gap_seconds and data.")
+    ],
     ledger: Annotated[
         str | None,
-        secret("ledger", "Replay the spot of your own attempts from this ledger instead of files"),
+        secret("ledger", "The ledger to replay spot attempts from, instead of files"),
     ] = None,
     ledger_file: Annotated[str | None, secret_file("ledger")] = None,
     options: SpotReplayOptions = _DEFAULTS,

@@ -27,15 +27,17 @@ class SpotReplayOptions:
     price_ratio: Annotated[
         float | None,
         Parameter(
-            help="The on-demand price divided by the spot price. For a ledger, used only if "
-            "it has no prices."
+            help="The ratio of the on-demand price to the spot price. Ignored for a ledger that "
+            "has prices."
         ),
     ] = None
     starts: Annotated[int, whole_number("The number of times to replay each file.")] = 100
-    seed: Annotated[int, whole_number("The seed to use for random start times.")] = 1
-    ticks: Annotated[int | None, whole_number("The number of ticks to use from each file.")] = None
+    seed: Annotated[int, whole_number("Random seed to use for start times.")] = 1
+    ticks: Annotated[
+        int | None, whole_number("The maximum number of ticks to read from each file.")
+    ] = None
     nodes: Annotated[
-        int, whole_number("The minimum number of nodes for spot to count as available.")
+        int, whole_number("The minimum number of nodes required to treat spot as available.")
     ] = 1
     policy: Annotated[
         tuple[str, ...],

@@ -36,78 +36,89 @@ class GpuWorkerSettings(PrefectBaseSettings):
 
     policy_path: Path | None = Field(
         default=None,
-        description="Path to the policy file. By default there are no prices and no virtual GPUs.",
+        description=(
+            "The path to the policy file. If not set, there are no prices and no virtual GPUs."
+        ),
     )
     prices_path: Path | None = Field(
         default=None,
-        description="Path to a YAML file with your own prices. They override the catalog.",
+        description="The path to a YAML file with prices that override the catalog.",
     )
     state_dir: Path | None = Field(
         default=None,
-        description="The folder for runs and locks. Defaults to `gpu` in Prefect's home folder.",
+        description="The directory for flow runs and locks. Defaults to `$PREFECT_HOME/gpu`.",
     )
     ledger_url: str | None = Field(
         default=None,
-        description="The usage ledger database. Defaults to the block gpu-usage-ledger/POOL.",
+        description="The URL of the usage ledger. Defaults to the block gpu-usage-ledger/POOL.",
     )
     mlflow_tracking_uri: str | None = Field(
         default=None,
-        description="The MLflow server for costs. Defaults to the block gpu-mlflow-tracking/POOL.",
+        description=(
+            "The MLflow tracking URI for costs. Defaults to the block gpu-mlflow-tracking/POOL."
+        ),
     )
     checkpoint_uri: str | None = Field(
         default=None,
-        description="The checkpoint store. Defaults to the block gpu-checkpoint-store/POOL.",
+        description=(
+            "The URI of the checkpoint store. Defaults to the block gpu-checkpoint-store/POOL."
+        ),
     )
     checkpoint_signing_key: Annotated[SecretStr | None, AfterValidator(_signing_key)] = Field(
         default=None,
         description=(
-            "The key with which runs of a gpu-process worker sign checkpoints: 16 characters or "
-            "more. Earlier keys, whose checkpoints stay valid, follow after spaces. By default "
-            "nothing is signed. Pods get it from a Secret that kubernetes.secrets names."
+            "The key used by flow runs of a gpu-process worker to sign checkpoints. Must have at "
+            "least 16 characters. To keep checkpoints of previous keys valid, append these keys, "
+            "separated by spaces. If not set, checkpoints are not signed. Pods get the key from "
+            "a Secret in kubernetes.secrets."
         ),
     )
     capacity_type: CapacityType = Field(
         default="on-demand",
-        description="The capacity type of a gpu-process worker: on-demand, spot or reserved.",
+        description=(
+            "The capacity type of a gpu-process worker. Must be on-demand, spot or reserved."
+        ),
     )
     instance_metadata_url: str | None = Field(
         default=None,
         description=(
-            "The address of EC2's metadata service (http://169.254.169.254), which runs of a "
-            "gpu-process worker ask for interruptions. By default they ask nothing."
+            "The URL of the EC2 metadata service (http://169.254.169.254). Flow runs of a "
+            "gpu-process worker use it to detect interruptions. If not set, it is not queried."
         ),
     )
     pass_environment: Annotated[str | tuple[str, ...], AfterValidator(parse_variable_names)] = (
         Field(
             default=(),
             description=(
-                "Further environment variables that runs of a gpu-process worker inherit, "
-                "separated by commas. `WANDB_*` is a prefix. docs/secrets.md has the others."
+                "A list of additional environment variables to pass to flow runs of a gpu-process "
+                "worker, separated by commas. Supports prefixes such as `WANDB_*`. See "
+                "docs/secrets.md for the defaults."
             ),
         )
     )
     sample_interval_s: Annotated[float, Field(ge=0, le=60)] = Field(
         default=1.0,
         description=(
-            "Seconds between two samples of a run's GPUs by a gpu-process worker; 0: no samples."
+            "The number of seconds between samples of a flow run's GPUs by a gpu-process "
+            "worker. Set to 0 to disable sampling."
         ),
     )
     kubernetes_namespace: str | None = Field(
         default=None,
-        description="The namespace of the lease of a gpu-kubernetes worker. Defaults to `default`.",
+        description="The Kubernetes namespace of the worker's lease. Defaults to `default`.",
     )
     waiting_state_name: str | None = Field(
         default=None,
         min_length=1,
         description=(
-            "One name for the states of all waiting runs, such as AwaitingConcurrencySlot, for "
-            "the UI's state filter. By default each state has the name of its reason."
+            "The state name to use for all waiting flow runs, such as AwaitingConcurrencySlot. "
+            "If not set, each state is named after its reason."
         ),
     )
 
     log_format: Literal["text", "json"] = Field(
         default="text",
-        description="The format of the log: text, or json for one JSON object on each line.",
+        description="The log format to use. Set to `json` to write one JSON object per line.",
     )
 
     def secrets(self) -> tuple[str, ...]:
