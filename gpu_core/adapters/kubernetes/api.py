@@ -63,7 +63,7 @@ class KubernetesApi:
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
-        _read_no_environment(client)
+        _read_proxy_once(client)
 
     @classmethod
     async def connect(
@@ -285,18 +285,18 @@ class KubernetesApi:
         return response
 
 
-def _read_no_environment(client: ApiClient) -> None:
-    """Let the client look for proxies and logins once, where it has none.
+def _read_proxy_once(client: ApiClient) -> None:
+    """Read the proxy from the environment now, unless the client is configured with a proxy.
 
-    kubernetes_asyncio has aiohttp trust the environment: each request then reads the variables and
-    `~/.netrc` again, which takes 6 % of a worker that follows 500 containers.
+    kubernetes_asyncio lets aiohttp trust the environment. Each request then reads the proxy
+    variables and `~/.netrc` again, which takes 6 % of a worker that follows 500 containers, and
+    aiohttp sends a login from `~/.netrc` to the API server.
     """
-    host = urlsplit(client.configuration.host)
-    has_proxy = host.scheme in getproxies() and not proxy_bypass(host.netloc)
-    if client.rest_client.proxy is not None or has_proxy:
-        return
-    session = client.rest_client.pool_manager
-    client.rest_client.pool_manager = aiohttp.ClientSession(connector=session.connector)
+    rest, host = client.rest_client, urlsplit(client.configuration.host)
+    if rest.proxy is None and not proxy_bypass(host.netloc):
+        rest.proxy = getproxies().get(host.scheme)
+    session = rest.pool_manager
+    rest.pool_manager = aiohttp.ClientSession(connector=session.connector)
     session.detach()
 
 

@@ -24,7 +24,7 @@ class CycleLoop:
         cycle: One cycle.
         sleep_s: How many seconds until the next run that is known becomes due?
         logger: Where a failure is logged.
-        between: What is done after a cycle, as nothing waits then.
+        between: Called after each cycle, while no run waits for a decision.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class CycleLoop:
                     release()
                 except Exception:
                     self._logger().exception(
-                        "Failed to check for completed attempts; will retry on the next cycle"
+                        "Failed to check for ended attempts; will retry on the next cycle"
                     )
             await anyio.sleep(_SHORTEST_REST_S)
 

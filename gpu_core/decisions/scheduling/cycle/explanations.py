@@ -235,7 +235,7 @@ class _Behind:
         self._text = messages.BehindOthers(workload, [named.name for named in ahead])
 
     def explain(self, key: Key, count: int, workload: Workload, *, position: int) -> Explanation:
-        """The explanation of the workload with this key, behind so many."""
+        """The explanation of the workload with this key and this number of workloads ahead."""
         first = self._first
         # Where the order would say otherwise, the one ahead is within nominal quota.
         by = self._order.deciding_key(first, key) if first < key else "nominal quota"

@@ -18,7 +18,7 @@ from gpu_core.decisions.quota.budgets import BudgetCheck, Budgets
 from gpu_core.decisions.quota.fair_share import Shares
 from gpu_core.decisions.scheduling.cycle.expected_releases import ExpectedReleases
 from gpu_core.decisions.scheduling.eviction.cost import Candidates, PreemptionCandidate
-from gpu_core.decisions.scheduling.eviction.preemption import Allows, Preemption
+from gpu_core.decisions.scheduling.eviction.preemption import Allows, Preemption, any_node
 from gpu_core.decisions.scheduling.plan.plan import Admit, Command
 from gpu_core.decisions.scheduling.queue.queue import QueueEntry, WorkloadGroup
 from gpu_core.decisions.scheduling.reservations.kept_nodes import (
@@ -88,7 +88,7 @@ class PlanBuilder:
         for closure in closures:
             self.reservations.close(*closure)
         self._known_waits: dict[str, dict[int, float]] = {}
-        """By node: the likely time until so many more GPUs are free."""
+        """By node and number of additional GPUs: the likely time until they are free."""
         self._started_rests: dict[str, list[Rest]] = {}
         """Of the workloads that this plan starts, by node."""
         self._short_of_spare: set[Flavor | None] = set()
@@ -363,7 +363,7 @@ class PlanBuilder:
             self.budgets.commit(workload, gpus, price, run_s)
 
     def likely_wait_s(self, node: str, gpus: int) -> float:
-        """The time until the node likely has so many free GPUs, as its holdings end."""
+        """The likely time until the node has this number of free GPUs, as its workloads end."""
         missing = gpus - self.state.after_draining.cluster[node].free_gpus
         if missing <= 0:
             return 0.0
@@ -377,11 +377,6 @@ class PlanBuilder:
         """The likely time until each holding releases its GPUs of the node, the first first."""
         held = likely_rests(node, self.state.holdings.on(node), self.now_s)
         return sorted((*held, *self._started_rests.get(node, ())))
-
-
-def any_node(_node: str) -> bool:
-    """Returns True: each node may be used."""
-    return True
 
 
 def assumed_s(entry: QueueEntry) -> float:

@@ -185,11 +185,11 @@ class Preemption:
         """The nodes that it may use, with victims that the scope includes."""
         cluster = self._cluster
         if scope.any_team:
-            return _all if allows is None else allows
+            return any_node if allows is None else allows
         # Victims of its own team may free quota of any flavor.
         possible = allowance.open | allowance.reclaimable | self._entitlements.held_by(scope.team)
         if all(group.flavor in possible for group in cluster.groups(shape)):
-            return _all if allows is None else allows
+            return any_node if allows is None else allows
         return lambda node: (
             cluster[node].node.flavor in possible and (allows is None or allows(node))
         )
@@ -339,5 +339,6 @@ class Preemption:
         return order.aged_until(order.key(entry.workload, submitted_s), submitted_s)
 
 
-def _all(_node: str) -> bool:
+def any_node(_node: str) -> bool:
+    """Returns True: each node may be used."""
     return True

@@ -32,7 +32,7 @@ def likely_nodes(
     Args:
         shape: The resources that it needs.
         groups: The nodes of each group that a gang may choose among.
-        likely_wait_s: The time until a node likely has so many free GPUs.
+        likely_wait_s: The likely time until a node has a number of free GPUs.
 
     Returns:
         Nodes of the one group in which it is likely to start first; empty if no group is large

@@ -9,6 +9,7 @@ from gpu_core.adapters.kubernetes import KubernetesApi
 from tests.gpu_core.adapters.kubernetes.api_server import serving
 
 PATH = "/api/v1/nodes/gpu-a"
+CLUSTER = "kubernetes.invalid"
 
 
 class Seen:
@@ -16,9 +17,11 @@ class Seen:
 
     def __init__(self):
         self.asked = []
+        self.proxy_logins = []
 
     async def handle(self, request):
         self.asked.append((request.host, request.headers.get("Authorization")))
+        self.proxy_logins.append(request.headers.get("Proxy-Authorization"))
         return web.json_response({"kind": "Node"})
 
 
@@ -28,7 +31,11 @@ def environment(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     netrc = tmp_path / "netrc"
-    netrc.write_text("machine 127.0.0.1 login somebody password secret\n")
+    netrc.write_text(
+        "".join(
+            f"machine {host} login somebody password secret\n" for host in ("127.0.0.1", CLUSTER)
+        )
+    )
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
     return monkeypatch
@@ -47,20 +54,29 @@ def test_a_login_in_netrc_is_not_sent_to_the_cluster():
     assert authorization is None
 
 
-def test_requests_go_through_the_proxy_of_the_environment(environment):
+@pytest.mark.parametrize(
+    ("login", "want"),
+    [
+        pytest.param("", None, id="without a login"),
+        pytest.param("us:secret@", "Basic dXM6c2VjcmV0", id="with a login in its URL"),
+    ],
+)
+def test_requests_go_through_the_proxy_of_the_environment(environment, login, want):
     proxy = Seen()
 
     async def scenario():
         async with serving(proxy) as api:
-            environment.setenv("http_proxy", api._client.configuration.host)
-            behind = KubernetesApi(ApiClient(Configuration(host="http://kubernetes.invalid")))
+            address = api._client.configuration.host.removeprefix("http://")
+            environment.setenv("http_proxy", f"http://{login}{address}")
+            behind = KubernetesApi(ApiClient(Configuration(host=f"http://{CLUSTER}")))
             try:
                 assert await behind.get(PATH) == {"kind": "Node"}
             finally:
                 await behind.close()
 
     anyio.run(scenario)
-    assert [host for host, _ in proxy.asked] == ["kubernetes.invalid"]
+    assert proxy.asked == [(CLUSTER, None)]
+    assert proxy.proxy_logins == [want]
 
 
 def test_a_cluster_that_no_proxy_serves_is_asked_itself(environment):

@@ -58,4 +58,4 @@ def test_an_error_while_ends_are_looked_up_does_not_end_the_search(caplog):
 
     anyio.run(story)
     assert looks == [0, 1]
-    assert "Failed to check for completed attempts" in caplog.text
+    assert "Failed to check for ended attempts" in caplog.text
