@@ -140,7 +140,8 @@ class GpuKubernetesJob(JobBlock):  # type: ignore[type-arg]
         examples=["nvidia-smi"],
     )
     image: str | None = Field(
-        default=None, description="The container image, by default the pool's."
+        default=None,
+        description="The container image to use. Defaults to the image of the work pool.",
     )
     job_variables: dict[str, Any] = Field(
         default_factory=dict,

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
@@ -200,4 +201,5 @@ def _docstrings(model: type[Section]) -> dict[str, str]:
 
 
 def _sentence(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("None:", "`null`:")
+    text = " ".join(text.split()).replace("|", "\\|")
+    return re.sub(r"\b(None|null)\b", "`null`", text.replace("`null`", "null"))

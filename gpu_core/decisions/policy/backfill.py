@@ -25,16 +25,17 @@ class Backfill(StrEnum):
 
 
 class BackfillPolicy(Section):
-    """Whether a run starts on GPUs that runs ahead of it cannot use yet.
-
-    While the ends of running workloads are unknown, no start can be reserved. `easy` and
-    `conservative` then keep all free GPUs for the first run, as `none` does; `auto` keeps the nodes
-    that it needs.
+    """Settings that control whether a run can start on GPUs that cannot be used yet by the runs
+    ahead of it in the queue. As long as the end times of running workloads are unknown, no start
+    can be reserved. In this case, `easy` and `conservative` keep all free GPUs for the first run,
+    like `none`. `auto` only keeps the nodes that the first run needs.
     """
 
     mode: Backfill = Field(default=Backfill.AUTO, strict=False)
-    """`none`: a strict queue. `easy`: the start of the first run is reserved. `conservative`: the
-    starts of `depth` runs are. `greedy`: nothing is; large runs may wait without end. `auto`: as
-    `easy`; for gangs, and where starts are unknown, the nodes likely free first are kept."""
+    """The backfill mode. `none` schedules runs strictly in order. `easy` reserves the start of the
+    first run. `conservative` reserves the starts of the first `depth` runs. `greedy` does not
+    reserve any start, and large runs might wait indefinitely. `auto` works like `easy`, but for
+    gangs, or if starts are unknown, it keeps the nodes that are likely to become free first."""
     depth: Annotated[int, Field(ge=1, le=10_000)] = 100
-    """The number of backfill reservations with `conservative`; backfill may delay later runs."""
+    """The number of backfill reservations if the mode is `conservative`. Runs after these can be
+    delayed by backfill."""

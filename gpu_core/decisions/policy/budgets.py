@@ -73,35 +73,39 @@ def _zone(value: object, field: str) -> str:
 
 
 class BudgetPolicy(Section):
-    """The budget of a pool, team, user, project or deployment for each period."""
+    """A spending limit for a pool, team, user, project or deployment in each period."""
 
     name: Name
-    """Its name in messages."""
+    """The name of the budget, as shown in messages."""
     scope: Scope
-    """The kind of thing that is limited."""
+    """The kind of object to which the budget applies."""
     of: Name | None = None
-    """The name of the team, user, project or deployment (`FLOW/DEPLOYMENT`); None with the scope
-    `pool`."""
+    """The name of the team, user, project or deployment (`FLOW/DEPLOYMENT`). Must not be set if the
+    scope is `pool`."""
     period: Period
-    """The time after which usage starts again at 0."""
+    """The period after which the usage is reset to 0."""
     time_zone: Annotated[str, parsed_by(_zone)] = "UTC"
-    """The time zone in which periods begin at midnight; weeks begin on Monday."""
+    """The time zone of the period. A period starts at midnight in this time zone, and a week starts
+    on Monday."""
     limit_micro_usd: Annotated[int, parsed_by(_micro_usd)] | None = Field(default=None, alias="usd")
-    """The limit in USD. A budget has either this or `gpu_hours`."""
+    """The limit in USD. You must specify either `usd` or `gpu_hours`, but not both."""
     limit_gpu_s: Annotated[int, parsed_by(_gpu_s)] | None = Field(default=None, alias="gpu_hours")
-    """The limit in GPU-hours."""
+    """The limit in GPU-hours. Cannot be combined with `usd`."""
     mode: Mode = "hard"
-    """At its limit a `soft` budget warns, a `hard` one starts no run, and a `stop` one also stops
-    the running ones. These save, are requeued and resume when the budget has room."""
+    """What happens when the limit is reached. `soft` only sends a warning. `hard` prevents new runs
+    from starting. `stop` also stops the running ones: they save a checkpoint, return to the queue,
+    and resume when the budget allows it."""
     queues: Mapping[Name, Mode] = Field(default={})
-    """The mode of runs of single work queues, such as `critical: soft`; others have `mode`."""
+    """Overrides the mode for specific work queues, for example `critical: soft`. All other queues
+    use `mode`."""
     assumed_duration_s: PositiveDuration = Field(default=3600, alias="assumed_duration")
-    """The duration that is committed for a run of unknown length when it starts, and while it
-    runs."""
+    """The duration that is assumed for a run of unknown length, both when the run starts and while
+    it is running."""
     warn_at: Annotated[float, Field(ge=0, le=1)] = 0.8
-    """The fraction of the limit at which it warns."""
+    """The fraction of the limit at which a warning is sent."""
     notify: Sequence[Name] = ()
-    """Prefect notification blocks that get its alerts, such as `slack-webhook/gpu-budgets`."""
+    """A list of Prefect notification blocks to which alerts are sent, for example
+    `slack-webhook/gpu-budgets`."""
 
     @property
     def limit(self) -> int:

@@ -81,79 +81,81 @@ Moment = Annotated[datetime, parsed_by(_moment)]
 
 
 class Weekly(Section):
-    """The same hours on some days of every week."""
+    """A time range that repeats on one or more days of each week."""
 
     weekdays: Annotated[Sequence[Weekday], Field(min_length=1)]
-    """The days on which it starts."""
+    """The weekdays on which the time range starts."""
     starts: ClockTime
-    """The time of day at which it starts, in quotes, such as `"02:00"`."""
+    """The start time. Must be quoted, for example `"02:00"`."""
     ends: ClockTime
-    """The time of day at which it ends; at or before the start it is on the next day."""
+    """The end time. If the end time is not later than the start time, the range ends on the next
+    day."""
     zone: Zone = "UTC"
-    """The IANA time zone of both times."""
+    """The IANA time zone of the start and end times."""
 
 
 class ClosureRule(Section):
-    """A maintenance window, or with `for_team` an advance reservation.
-
-    It has a time, either `starts_at` and `ends_at` or `weekly`, and a subject, either `nodes` or
-    `gpu_type` and `gpus`.
+    """A maintenance window, or an advance reservation if `for_team` is set. You must specify the
+    time with either `starts_at` and `ends_at` or `weekly`. Use either `nodes` or `gpu_type` and
+    `gpus` to select the GPUs.
     """
 
     name: Name
-    """Its name in messages."""
+    """The name of the entry, as shown in messages."""
     starts_at: Moment | None = None
-    """The start of a closure that happens once."""
+    """The start time, if the closure does not repeat."""
     ends_at: Moment | None = None
-    """The end of a closure that happens once."""
+    """The end time, if the closure does not repeat."""
     weekly: Weekly | None = None
-    """The hours of a closure that repeats."""
+    """The hours at which the closure repeats every week."""
     nodes: Sequence[Name] = ()
-    """The names of the nodes that are closed."""
+    """A list of the names of nodes to close."""
     gpu_type: Name | None = None
-    """The type of the GPUs that are closed, where no nodes are named."""
+    """The type of the GPUs to close. Only used if `nodes` is empty."""
     capacity_type: CapacityType = "on-demand"
-    """The capacity type of these GPUs."""
+    """The capacity type of the GPUs to close."""
     gpus: Annotated[int, Field(ge=1)] | None = None
-    """The number of these GPUs."""
+    """The number of GPUs to close."""
     for_team: Name | None = None
-    """The team whose runs may use it; None: no run may."""
+    """The team for which the GPUs are reserved. If not set, no run can use them."""
 
 
 class CapacityRule(Section):
-    """Nodes that scale hints ask for at certain hours, whether or not a run waits."""
+    """Nodes that are requested by scale hints at specific hours, even if no run is waiting."""
 
     name: Name
-    """Its name in messages."""
+    """The name of the entry, as shown in messages."""
     weekly: Weekly
     gpu_type: Name = Field(examples=["a100-80gb"])
-    """The GPU type of the nodes."""
+    """The GPU type of the requested nodes."""
     capacity_type: CapacityType = "on-demand"
-    """The capacity type of the nodes."""
+    """The capacity type of the requested nodes."""
     nodes: Annotated[int, Field(ge=1)]
-    """The number of nodes."""
+    """The number of nodes to request."""
 
 
 class PlannedRule(Section):
-    """Days on which more or less is spent than usual, as people know beforehand."""
+    """A range of days on which you expect to spend more or less than usual."""
 
     name: Name
-    """Its name, such as `holidays`."""
+    """The name of the range, for example `holidays`."""
     first_day: Annotated[date, parsed_by(_day)]
-    """Its first UTC day."""
+    """The first day of the range, in UTC."""
     last_day: Annotated[date, parsed_by(_day)]
-    """Its last UTC day."""
+    """The last day of the range, in UTC. This day is included."""
     team: Name | None = None
-    """The team that it concerns; None: everyone."""
+    """The team to which the range applies. If not set, the range applies to all teams."""
 
 
 class CalendarPolicy(Section):
-    """Maintenance windows, advance reservations, capacity by time of day, and planned spending."""
+    """Settings for maintenance windows, advance reservations, capacity by time of day, and planned
+    spending."""
 
     closures: Sequence[ClosureRule] = ()
     capacity: Sequence[CapacityRule] = ()
     planned: Sequence[PlannedRule] = ()
-    """Costs of these days are neither judged as anomalies nor learned from."""
+    """Days that are excluded from anomaly detection. Their costs are not used as history for other
+    days."""
 
 
 def calendar_contradictions(policy: CalendarPolicy, field: str = "calendar") -> list[InvalidInput]:

@@ -10,12 +10,13 @@ StrategyName = Literal["patience", "uniform-progress", "plain-uniform-progress",
 
 
 class BackoffPolicy(Section):
-    """The time for which a place that failed is avoided."""
+    """Settings that control how long a failed node or zone is avoided."""
 
     first_backoff_s: PositiveDuration = Field(default=600, alias="first_backoff")
-    """The time after the first failure; it doubles after each further one in a row."""
+    """The backoff period after the first failure. The period doubles with each consecutive
+    failure."""
     longest_backoff_s: PositiveDuration = Field(default=6 * 3600, alias="longest_backoff")
-    """The upper limit of this time."""
+    """The maximum length of the backoff period."""
 
     def backoff_s(self, failures: int) -> float:
         """The pause after this many failures in a row, at least 1, in seconds."""
@@ -24,33 +25,39 @@ class BackoffPolicy(Section):
 
 
 class ZonePolicy(BackoffPolicy):
-    """The zones that a run on spot prefers."""
+    """Settings that control which zones are preferred for runs on spot."""
 
     window_s: PositiveDuration = Field(default=24 * 3600, alias="window")
-    """The time for which spot of a zone counts."""
+    """The period over which the spot history of a zone is considered."""
     first_backoff_s: PositiveDuration = Field(default=60, alias="first_backoff")
     longest_backoff_s: PositiveDuration = Field(default=3600, alias="longest_backoff")
 
 
 class CapacityPolicy(Section):
-    """The use of spot and on-demand by runs with `capacity_type: auto`."""
+    """Settings that control how runs with `capacity_type: auto` use spot and on-demand capacity."""
 
     strategy: StrategyName = "patience"
-    """The choice of a run with a deadline while both spot and on-demand meet it."""
+    """The strategy for a run with a deadline, as long as both spot and on-demand capacity can meet
+    the deadline."""
     critical_on_demand: bool = True
-    """Whether runs with the points of the queue `critical` never use spot."""
+    """If true, runs with the priority of the queue `critical` never use spot capacity."""
     target_spot_share: Annotated[float, Field(ge=0, le=1)] | None = None
-    """The fraction of GPUs that runs without a deadline use on spot; None: as much as possible."""
+    """The target fraction of GPUs on spot capacity for runs without a deadline. If not set, these
+    runs use as much spot capacity as possible."""
     changeover_s: PositiveDuration = Field(default=12 * 60, alias="changeover")
-    """The time that a start on other capacity loses, until three starts of the deployment are
-    measured (12 minutes: Wu et al., NSDI'24)."""
+    """The time that is lost when a run starts on other capacity. This value is used until three
+    starts of the deployment have been measured. The default of 12 minutes is from Wu et al.,
+    NSDI'24."""
     at_budget: Literal["stop", "continue"] = "stop"
-    """Whether a run whose `budget_usd` is used up saves and stops, or continues."""
+    """What happens when a run reaches its `budget_usd`. With `stop`, the run saves a checkpoint and
+    stops. With `continue`, the run is not stopped."""
     budget_warn_at: Annotated[float, Field(ge=0, le=1)] = 0.8
-    """The fraction of `budget_usd` at which the run's log warns."""
+    """The fraction of `budget_usd` at which a warning is written to the log of the run."""
     zones: ZonePolicy = ZonePolicy()
     elsewhere: BackoffPolicy = BackoffPolicy()
-    """How long an interrupted run avoids the node, or on spot the GPU type in that zone."""
+    """How long a run avoids the node on which it was interrupted. If the run was on spot, it avoids
+    the GPU type in the zone instead."""
     max_spot_interruptions: Annotated[int, Field(ge=1)] | None = 3
-    """The number of consecutive interruptions on spot, each within two changeovers. After them a
-    run uses on-demand for the back-off of `elsewhere`. None: it always tries spot."""
+    """The maximum number of consecutive interruptions on spot, where each occurs within two
+    changeovers. When this number is reached, the run uses on-demand capacity for the backoff period
+    of `elsewhere`. If null, the run always tries spot."""

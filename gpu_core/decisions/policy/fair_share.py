@@ -15,21 +15,23 @@ _LEAST_HALF_LIFE_S = 600
 
 
 class FairSharePolicy(Section):
-    """The effect of past usage on the order, with the ordering key `fair-share`."""
+    """Settings for the ordering key `fair-share`, which sorts runs by the past usage of their
+    owners."""
 
     half_life_s: Annotated[Duration, Field(ge=_LEAST_HALF_LIFE_S)] = Field(
         default=24 * SECONDS_PER_HOUR, alias="half_life"
     )
-    """The time after which usage counts half, 10 minutes at least."""
+    """The time after which past usage counts half. Must be at least 10 minutes."""
     by: Literal["team", "user", "team-and-user"] = "team-and-user"
-    """The owners that share: teams, users, or teams and then the users of each team."""
+    """The owners between which usage is compared. With `team-and-user`, teams are compared first,
+    and then the users of each team."""
     measure: Literal["gpu-hours", "dollars"] = "gpu-hours"
-    """The unit of usage."""
+    """The unit in which usage is measured."""
     weights: Mapping[Name, Weight] = Field(default={})
-    """The share of each team in proportion to the others; a team that is not listed has 1."""
+    """The relative share of each team. A team that is not listed has a weight of 1."""
     entry_penalty_s: PositiveDuration = Field(default=SECONDS_PER_HOUR, alias="entry_penalty")
-    """The usage that a run is charged with when it is admitted, if it is not known to be longer.
-    It keeps a burst of one user from starting in a single cycle."""
+    """The usage that is charged to the owner when a run is admitted, unless a longer usage is
+    already known. This prevents a burst of runs from one user from starting in a single cycle."""
 
 
 def fair_share_contradictions(policy: FairSharePolicy) -> list[InvalidInput]:

@@ -10,14 +10,16 @@ HangAction = Literal["off", "name", "restart"]
 
 
 class HangPolicy(Section):
-    """The conditions in which a run that reports its steps counts as hung, and the action."""
+    """Settings for the detection of hung runs. Only runs that report their steps are checked."""
 
     action: HangAction = "name"
-    """`off`: nothing. `name`: its page says which rank hangs, where and how. `restart`: the attempt
-    also ends as `Hung`, which counts towards `max_failures`, and the next one resumes elsewhere."""
+    """The action to take when a run hangs. `off` does nothing. `name` shows on the page of the run
+    which rank hangs, where, and how. `restart` also ends the attempt with `Hung`, and the next
+    attempt resumes elsewhere. This counts towards `max_failures`."""
     stuck_after_s: Annotated[Duration, Field(ge=15)] | None = Field(
         default=None, alias="stuck_after"
     )
-    """The time without a step after which a run is hung, 15 s at least. Runs are judged every 15 s,
-    and a garbage collection or a slow read takes some seconds. None: derived from its steps: five
-    median steps, twice its longest pause, 2 minutes, whichever is the longest."""
+    """The time without a step after which a run is considered hung. Must be at least 15 seconds,
+    because runs are checked every 15 seconds and a garbage collection or a slow read can take
+    several seconds. If not set, the longest of these is used: five times the median step, twice the
+    longest pause, or 2 minutes."""

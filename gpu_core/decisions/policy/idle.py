@@ -13,29 +13,33 @@ IdleAction = Literal["off", "warn", "stop"]
 
 
 class IdlePolicy(Section):
-    """The conditions in which a run that holds GPUs counts as idle, and the action.
+    """Settings for the detection of idle runs, which hold GPUs but do not use them.
 
-    A run is idle when all signals of all its GPUs are known and quiet. The signals are utilisation,
-    SM activity, power, processor, and the steps that it reports. A missing, malformed or
-    late signal counts as activity.
+    A run is considered idle if all signals are known and quiet on all of its GPUs. The signals are
+    utilisation, SM activity, power, processor usage, and reported steps. If a signal is missing,
+    malformed or late, the run is considered active.
     """
 
     action: IdleAction = "warn"
-    """`off`: nothing. `warn`: its owner is warned. `stop`: warned, and a `grace` later the run
-    saves and ends as `Idle`."""
+    """The action to take when a run is idle. `off` does nothing. `warn` sends a warning to the
+    owner. `stop` also sends a warning and stops the run after the `grace` period. The run saves a
+    checkpoint and ends with the state `Idle`."""
     after_s: PositiveDuration = Field(default=1800, alias="after")
-    """How long all signals are quiet until a run is idle."""
+    """How long all signals must be quiet before a run is considered idle."""
     interactive_after_s: PositiveDuration = Field(default=3600, alias="interactive_after")
-    """The same for the workload type `interactive`; use that the run reports counts as activity."""
+    """Same as `after`, but for runs with the workload type `interactive`. Any use that the run
+    reports is treated as activity."""
     inference_after_s: PositiveDuration = Field(default=86_400, alias="inference_after")
-    """The same for the workload type `inference`; the default bridges a night without requests."""
+    """Same as `after`, but for runs with the workload type `inference`. The default allows for a
+    night without requests."""
     grace_s: Duration = Field(default=600, alias="grace")
-    """How long an attempt is not judged after it begins, and how long after the warning it is
-    stopped."""
+    """The grace period after an attempt starts, during which it is not checked. The same period
+    applies between the warning and the stop."""
     under_used_below: Annotated[float, Field(ge=0, le=1)] = 0.3
-    """Runs with a lower mean utilisation are reported as under-used."""
+    """Runs with a mean utilisation below this value are reported as under-used."""
     notify: Sequence[Name] = ()
-    """Prefect notification blocks that get the warnings, such as `slack-webhook/gpu-idle`."""
+    """A list of Prefect notification blocks to which warnings are sent, for example
+    `slack-webhook/gpu-idle`."""
 
     def quiet_limit_s(self, workload_type: str | None) -> int:
         """How long may a run of this workload type be quiet?"""

@@ -65,12 +65,12 @@ ObjectName = Annotated[str, parsed_by(_object_name)]
 
 
 class PerGpu(Section):
-    """CPU and main memory that a run gets with each GPU, unless the run says otherwise."""
+    """The default CPU and main memory for each GPU. Both can be overridden by the run."""
 
     cpu: Annotated[float, Field(gt=0, le=256, allow_inf_nan=False)]
-    """CPU cores."""
+    """The number of CPU cores."""
     memory_gib: Annotated[float, Field(gt=0, le=4096, allow_inf_nan=False)]
-    """Main memory in GiB."""
+    """The amount of main memory in GiB."""
 
 
 DEFAULT = "default"
@@ -108,42 +108,43 @@ class ModelCache(Section):
     """A volume for downloaded models that is kept between runs."""
 
     mount_path: AbsolutePath = "/models"
-    """The folder in the container."""
+    """The path at which the volume is mounted in the container."""
     claim: ObjectName | None = None
-    """A PersistentVolumeClaim that many pods may use."""
+    """The name of a PersistentVolumeClaim that can be mounted by several pods."""
     host_path: AbsolutePath | None = None
-    """A folder of the node; Pod Security `restricted` forbids it."""
+    """A directory on the node. Not allowed under the Pod Security Standard `restricted`."""
     is_read_only: bool = Field(default=False, alias="read_only")
-    """Whether runs cannot write to it."""
+    """Whether to mount the volume as read-only."""
 
 
 class SecretReference(Section):
-    """One key of a Kubernetes Secret in the namespace of the Jobs."""
+    """A key of a Kubernetes Secret in the namespace of the Jobs."""
 
     name: ObjectName
     """The name of the Secret."""
     key: Name
-    """The key in the Secret."""
+    """The key to read from the Secret."""
 
 
 class GangNetwork(Section):
-    """The network by which the nodes of a gang find each other."""
+    """Network settings for the nodes of a gang."""
 
     master_port: Annotated[int, Field(ge=1024, le=65535)] = 29500
-    """The port on which rank 0 listens; the default is torchrun's."""
+    """The port on which rank 0 listens. Defaults to the port of torchrun."""
     zone_label: Name | None = "topology.kubernetes.io/zone"
-    """The label whose value all nodes of a gang share, if they are still to be added; None: any."""
+    """A node label that must have the same value on all nodes of a gang, if the nodes have not been
+    added yet. If null, nodes can have different values."""
 
 
 class OperatorPolicy(Section):
-    """Names that runs of Kubeflow and Spark use."""
+    """Settings for runs that use the Kubeflow or Spark operator."""
 
     training_runtime: ObjectName = "torch-distributed"
-    """The ClusterTrainingRuntime of Kubeflow Trainer."""
+    """The name of the ClusterTrainingRuntime of Kubeflow Trainer."""
     spark_version: Name = "3.5"
-    """The version of Spark in SparkApplications."""
+    """The Spark version of SparkApplications."""
     spark_gpu_script: AbsolutePath = "/opt/spark/examples/src/main/scripts/getGpusResources.sh"
-    """The path in the image of Spark's script that lists the GPUs of an executor."""
+    """The path of the Spark script in the image that lists the GPUs of an executor."""
 
 
 def _command(value: object, field: str) -> str:
@@ -164,15 +165,17 @@ def _metadata_url(value: object, field: str) -> str:
 
 
 class Preflight(Section):
-    """A test that each GPU node passes before it gets runs. Nodes with shared GPUs or MIG are not
-    tested, because a pod cannot use all parts of them."""
+    """A test that each GPU node must pass before runs are placed on it. Nodes with shared GPUs or
+    MIG are not tested because a pod cannot use all parts of their GPUs."""
 
     image: Name
-    """The image of the test."""
+    """The container image of the test."""
     command: Annotated[str, parsed_by(_command)] = "nvidia-smi"
-    """The command, which gets all free GPUs of the node; exit code 0 means that it passes."""
+    """The command to run with all free GPUs of the node. The node passes the test if the exit code
+    is 0."""
     every_s: PositiveDuration = Field(default=24 * 3600, alias="every")
-    """How long a pass is valid; afterwards the node is tested again when it is idle."""
+    """How long a passed test is valid. After this time, the node is tested again as soon as it is
+    idle."""
 
 
 class Provisioner(StrEnum):
@@ -191,71 +194,85 @@ class Provisioner(StrEnum):
 
 
 class KubernetesPolicy(Section):
-    """The Jobs of a `gpu-kubernetes` pool, in addition to its base job template."""
+    """Settings for the Jobs of a `gpu-kubernetes` pool, in addition to the base job template."""
 
     provisioner: Provisioner = Field(default=Provisioner.FIXED, strict=False)
-    """The provisioner that adds nodes to the cluster; `fixed`: none does."""
+    """The provisioner that adds nodes to the cluster. Use `fixed` if nodes are not added
+    automatically."""
     version: Annotated[str, parsed_by(_version)] = "1.34"
-    """The Kubernetes version of the cluster; fields that it does not have are left out."""
+    """The Kubernetes version of the cluster. Fields that are not supported by this version are
+    omitted."""
 
     gpu_resource: Name = "nvidia.com/gpu"
     """The resource name of whole GPUs."""
     shared_gpu_resource: Name = "nvidia.com/gpu.shared"
-    """The resource name of shared GPUs; `nvidia.com/gpu` where the device plugin keeps the name."""
+    """The resource name of shared GPUs. Use `nvidia.com/gpu` if the device plugin does not rename
+    shared GPUs."""
     shares_per_gpu: SharesPerGpu = 4
-    """The replicas of each GPU that is shared by time-slicing or MPS."""
+    """The number of replicas of each GPU that is shared with time-slicing or MPS."""
     mig_strategy: MigStrategy = "mixed"
-    """The device plugin's MIG strategy; `single` offers MIG instances under the name of GPUs."""
+    """The MIG strategy of the device plugin. With `single`, MIG instances have the same resource
+    name as whole GPUs."""
     node_pools: tuple[NodePoolSharing, ...] = Field(default=(), strict=False)
-    """Nodes with other resource names, shares or MIG strategies."""
+    """Overrides for nodes with different resource names, shares or MIG strategies."""
     per_gpu: Mapping[Name, PerGpu] = Field(default=_PER_GPU)
-    """By GPU type; `default` is for types that are not listed and for runs without a GPU."""
+    """CPU and memory for each GPU, by GPU type. `default` is used for GPU types that are not
+    listed, and for runs without a GPU."""
     gpu_type_labels: Mapping[Name, Mapping[Name, str]] = Field(default={})
-    """The labels of nodes with each GPU type, where the known labels do not show the type."""
+    """Node labels that identify each GPU type. Only needed if the GPU type cannot be determined
+    from well-known labels."""
     gpu_conditions: Mapping[Name, Literal["True", "False"]] = Field(default=_GPU_CONDITIONS)
-    """The status of each node condition that means that the node's GPUs are unhealthy."""
+    """Node conditions that mark the GPUs of a node as unhealthy, with the status that each
+    condition must have."""
 
     pod_security: Literal["restricted", "template"] = "restricted"
-    """`restricted` adds what this Pod Security Standard requires and the template does not set;
-    `template` adds nothing."""
+    """The security context of the pods. `restricted` adds the fields that are required by this Pod
+    Security Standard and not set in the template. `template` does not add any fields."""
     run_as_user: Annotated[int, Field(ge=1)] | None = 1000
-    """The user id that `restricted` sets; None: that of the image, which must not be root."""
+    """The user ID that is set by `restricted`. If null, the user of the image is used, which must
+    not be root."""
     has_priority_classes: bool = Field(default=False, alias="priority_classes")
-    """Whether pods get the PriorityClass of their queue, which the Helm chart installs."""
+    """Whether to assign the PriorityClass of the queue to pods. The PriorityClasses are installed
+    by the Helm chart."""
     termination_grace_s: Annotated[Duration, Field(ge=LEAST_TERMINATION_GRACE_S)] = Field(
         default=120, alias="termination_grace"
     )
-    """The time from SIGTERM to SIGKILL on nodes that are not spot."""
+    """The time between SIGTERM and SIGKILL on nodes that are not spot nodes."""
     instance_metadata_url: Annotated[str, parsed_by(_metadata_url)] | None = None
-    """The address at which runs on spot read EC2's interruption notices, `http://169.254.169.254`.
-    Pods need a hop limit of 2. None: only the taints of the node count."""
+    """The URL from which runs on spot read the interruption notices of EC2, which is
+    `http://169.254.169.254`. Pods require a hop limit of 2. If not set, only the taints of the node
+    are used."""
     kept_after_end_s: PositiveDuration = Field(default=_KEPT_AFTER_END_S, alias="kept_after_end")
-    """How long Jobs are kept after they end, so that a worker that was down can read them."""
+    """How long finished Jobs are kept. This allows a worker to read them after downtime."""
 
     pending_timeout_s: PositiveDuration = Field(default=600, alias="pending_timeout")
-    """How long pods may take to start; afterwards the attempt ends with the reason."""
+    """The maximum time for pods to start. If this time is exceeded, the attempt ends with the
+    reason."""
     provisioned: tuple[ProvisionedNodes, ...] = Field(default=(), strict=False)
-    """Nodes that the provisioner may add; existing nodes come first."""
+    """A list of nodes that the provisioner can add. Existing nodes are used first."""
     silent_after_s: PositiveDuration = Field(default=60, alias="silent_after")
-    """How long a node is not Ready before its runs are asked to stop."""
+    """How long a node must be not Ready before its runs are asked to stop."""
     fenced_after_s: PositiveDuration | None = Field(default=None, alias="fenced_after")
-    """How long a node is silent before its pods count as ended. They may still run, so a run may
-    execute twice. None: only when the Node is deleted, or has the taint
-    `node.kubernetes.io/out-of-service` or the cloud's shutdown taint."""
+    """How long a node must be silent before its pods are considered ended. Note that the pods might
+    still be running, so a run might be executed twice. If not set, pods are only considered ended
+    if the Node is deleted, or has the taint `node.kubernetes.io/out-of-service` or the shutdown
+    taint of the cloud provider."""
 
     preflight: Preflight | None = None
-    """A test of each GPU node before it gets runs; None: no test."""
+    """A test that each GPU node must pass before runs are placed on it. If not set, nodes are not
+    tested."""
     prepull: tuple[Name, ...] = Field(default=(), strict=False)
-    """Images that are pulled to each GPU node when it is added."""
+    """A list of images to pull on each GPU node when the node is added."""
 
     model_cache: ModelCache | None = None
     secrets: Mapping[Name, SecretReference] = Field(default={})
-    """Environment variables from Secrets, which replace literal values of the same name. Container
-    jobs get none that begin with `PREFECT_`."""
+    """Environment variables to read from Secrets. They replace literal values with the same name.
+    Variables that start with `PREFECT_` are not passed to container jobs."""
     gangs: GangNetwork = GangNetwork()
     operators: OperatorPolicy = OperatorPolicy()
     kueue_queue: ObjectName | None = None
-    """The LocalQueue through which Kueue admits and places the pods; None: no Kueue."""
+    """The name of the LocalQueue through which Kueue admits and places the pods. If not set, Kueue
+    is not used."""
 
     def per_gpu_of(self, gpu_type: str | None) -> PerGpu:
         """The CPU, memory and the like that come with one GPU of this type."""

@@ -12,32 +12,34 @@ MemoryAction = Literal["off", "shrink", "larger-gpu"]
 
 
 class MemoryPolicy(Section):
-    """The action after a run ended because its GPU or its container had no memory left.
-
-    Such an attempt counts towards `max_failures` in any case.
+    """Settings for runs that run out of GPU memory or container memory. Note that such an attempt
+    always counts towards `max_failures`.
     """
 
     action: MemoryAction = "off"
-    """The attempt after one that ran out of GPU memory. `off`: it is like the last. `shrink`: it
-    gets half the micro-batch, and a quarter after a second time; its flow asks for it with
-    `micro_batch()`. It costs no more in an hour.
-    `larger-gpu`: it gets a GPU type with more memory; where there is none, half the micro-batch."""
+    """How to start the next attempt after a run has run out of GPU memory. `off` does not change
+    anything. `shrink` halves the micro-batch, and uses a quarter after the second time. The flow
+    must read the value with `micro_batch()`. The hourly cost does not increase. `larger-gpu`
+    selects a GPU type with more memory. If no such type is available, the micro-batch is halved."""
     max_divisor: Annotated[int, Field(ge=2, le=64)] = 8
-    """The micro-batch is never less than this part of what the flow asks for."""
+    """The maximum divisor of the micro-batch. The micro-batch is never reduced below this fraction
+    of the size that the flow requests."""
     gpu_types: Sequence[Name] = ()
-    """GPU types that `larger-gpu` may use in addition to those that the run asks for."""
+    """A list of additional GPU types that `larger-gpu` can use. The types that the run requests are
+    always included."""
     max_cost_factor: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 2.0
-    """The highest price of such a GPU type, as a multiple of the price of the types that the run
-    asks for. A type without a price is not used."""
+    """The maximum price of the larger GPU type, as a multiple of the price of the requested types.
+    GPU types without a price are not used."""
     host_factor: Annotated[float, Field(gt=1, le=8, allow_inf_nan=False)] | None = None
-    """The factor for the memory request and limit of the pods after an attempt that ran out of main
-    memory. `null`: they stay as they are. Only of `gpu-kubernetes` pools."""
+    """The factor by which the memory request and limit of the pods are multiplied after an attempt
+    has run out of main memory. If null, the request and limit are not changed. Only supported for
+    `gpu-kubernetes` pools."""
     host_limit_gib: Annotated[int, Field(ge=1, le=65_536)] | None = None
-    """The highest memory request that `host_factor` leads to, in GiB for each node. `null`: what
-    the largest node of the pool has."""
+    """The maximum memory request after `host_factor` has been applied, in GiB for each node. If
+    null, the maximum is the memory of the largest node in the pool."""
     remember: bool = False
-    """Whether later runs of a deployment begin with what a run of it completed with after it ran
-    out of memory, for 30 days."""
+    """Whether to remember the settings with which a run completed after it had run out of memory.
+    Later runs of the same deployment start with these settings for 30 days."""
 
 
 def memory_contradictions(policy: MemoryPolicy) -> list[InvalidInput]:

@@ -63,24 +63,28 @@ def _keys(value: object, field: str) -> tuple[object, ...]:
 
 
 class OrderingPolicy(Section):
-    """The order in which waiting runs are considered."""
+    """Settings that control the order in which waiting runs are considered."""
 
     keys: Annotated[tuple[Annotated[OrderKey, parsed_by(_order_key)], ...], parsed_by(_keys)] = (
         OrderKey.PRIORITY,
         OrderKey.SUBMITTED,
     )
-    """The first key in which two runs differ decides. Submission time and id always come last."""
+    """The keys by which waiting runs are sorted. Later keys are only used to break ties. The
+    submission time and the id are always the last two keys."""
     aging_points_per_hour: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
-    """Points that a run gains for each hour of waiting. They change its position and never let it
-    preempt another run."""
+    """The number of points that a run gains for each hour of waiting. These points can move the run
+    forward in the queue, but they never allow it to preempt another run."""
     starvation_after_s: PositiveDuration | None = Field(default=None, alias="starvation_after")
-    """A run that has waited this long comes first, the oldest before all others; None: never."""
+    """The waiting time after which a run moves to the front of the queue. If several runs have
+    waited this long, the oldest is first. If not set, runs never move to the front because of their
+    waiting time."""
     service_quantum_gpu_s: Annotated[int, Field(ge=1)] = SECONDS_PER_HOUR
-    """The end of the first level of `least-attained-service` in GPU-seconds; each further level is
-    twice as long."""
+    """The length of the first level of `least-attained-service`, in GPU-seconds. Each level is
+    twice as long as the previous one."""
     service_levels: Annotated[int, Field(ge=1)] | None = None
-    """The number of these levels, as in a multilevel feedback queue. The last one has no end, and
-    the next key orders the runs in it. None: no limit."""
+    """The number of levels of `least-attained-service`, as in a multilevel feedback queue. The last
+    level has no upper bound, and the runs in this level are sorted by the next key. If not set, the
+    number of levels is not limited."""
 
 
 _SHORTEST_STARVATION_S = 60

@@ -55,40 +55,48 @@ class Referred(StrEnum):
 
 
 class Permission(Section):
-    """The permission of a run: what it may ask for. None: anything."""
+    """The permissions of a run. If a key is null, it is not restricted."""
 
     queues: Sequence[Name] | None = None
-    """The queues whose priority it may have, by its work queue or by `gpu_priority`."""
+    """A list of queues from which the run can take its priority, either through its work queue or
+    with `gpu_priority`."""
     non_preemptible: bool = True
-    """It may set `preemptible: false`, or a `min_runtime` over the policy's."""
+    """Whether the run can set `preemptible: false`, or a `min_runtime` that is longer than the one
+    in the policy."""
     move_up: bool = True
-    """The tag `gpu:first` may put it before all others."""
+    """Whether the run can be moved to the front of the queue with the tag `gpu:first`."""
     max_gpus_per_run: Annotated[int, Field(ge=0)] | None = None
-    """GPUs over all its nodes."""
+    """The maximum number of GPUs across all nodes of the run."""
     max_budget_micro_usd: Annotated[int, parsed_by(parse_budget)] | None = Field(
         default=None, alias="max_budget_usd"
     )
-    """The largest `budget_usd`; a run that states none gets this one."""
+    """The maximum value of `budget_usd`. If a run does not set a budget, this value is used."""
     gpu_types: Annotated[Sequence[Name], Field(min_length=1)] | None = None
-    """The GPU types that it may use. With `gpu_type: auto` it gets these, in this order. With
-    `work` it gets those of them that hold the work, the cheapest first."""
+    """A list of GPU types that the run can use. With `gpu_type: auto`, the types are tried in this
+    order. If `work` is set, only the types with enough memory for the work are tried, starting with
+    the cheapest."""
 
     # What the job variables of runs and deployments may add to a Job on Kubernetes, apart from what
     # the pool's base job template names itself. Left out: anything, with a warning.
     service_accounts: Names = None
-    """ServiceAccounts that it may name; never the worker's own."""
+    """A list of ServiceAccounts that the run can use. The ServiceAccount of the worker is never
+    allowed."""
     secrets: Names = None
-    """Secrets for variables, volumes and image pulls."""
+    """A list of Secrets that can be used in environment variables, in volumes, and for pulling
+    images."""
     config_maps: Names = None
-    """ConfigMaps for variables and volumes."""
+    """A list of ConfigMaps that can be used in environment variables and volumes."""
     claims: Names = None
-    """PersistentVolumeClaims, those of the job variable `volumes` included."""
+    """A list of PersistentVolumeClaims that can be mounted. This includes the claims in the job
+    variable `volumes`."""
     namespaces: Names = None
-    """Namespaces in addition to the pool's own."""
+    """A list of additional namespaces in which the run can be created. The namespace of the pool is
+    always allowed."""
     host_paths: Sequence[Annotated[str, parsed_by(_host_path)]] | None = None
-    """Folders of the nodes, with all that is in them."""
+    """A list of directories on the nodes that can be mounted. Subdirectories are included."""
     pod_fields: Sequence[Name] | None = None
-    """Pod fields of `docs/security.md`, such as `hostNetwork` or the volume type `nfs`."""
+    """A list of pod fields from `docs/security.md` that the run can set, for example `hostNetwork`
+    or the volume type `nfs`."""
 
     def names(self, what: Referred) -> Sequence[str] | None:
         """The names of this kind that a run may bring; None: any."""
@@ -101,12 +109,13 @@ class Permission(Section):
 
 
 class PermissionPolicy(Section):
-    """The permissions of runs. Without this section any run may ask for anything."""
+    """The permissions of runs. If this section is not set, runs are not restricted."""
 
     default: Permission = Permission()
-    """For runs of a team that is not listed, and of no team."""
+    """The permissions of runs without a team, or with a team that is not listed."""
     teams: Mapping[Name, Permission] = Field(default={})
-    """By team. A key that a team leaves out is the default's."""
+    """The permissions of each team. If a team does not set a key, the value of `default` is
+    used."""
 
     def of(self, team: str | None) -> Permission:
         """The permission of a run of this team."""

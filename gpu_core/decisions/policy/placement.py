@@ -25,27 +25,28 @@ class Strategy(StrEnum):
 
 
 class ConsolidationPolicy(Section):
-    """Whether small runs move so that a large run fits.
-
-    A run moves only if it is preemptible, has no higher priority, and fits on another node of the
-    same kind. It must also have saved a checkpoint and have run for its minimum run time.
+    """Settings that control whether small runs are moved to make room for a large run. A run can
+    only be moved if it is preemptible, does not have a higher priority, and fits on another node of
+    the same kind. The run must also have saved a checkpoint and completed its minimum run time.
     """
 
     enabled: bool = False
-    """Whether runs move."""
+    """Whether to enable consolidation."""
     waiting_s: PositiveDuration = Field(default=600, alias="waiting")
-    """How long the large run has waited before others move for it."""
+    """How long a large run must wait before other runs are moved."""
     max_moves: Annotated[int, Field(ge=1, le=16)] = 2
-    """The largest number of runs that move at once."""
+    """The maximum number of runs that can be moved at the same time."""
     min_gain: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
-    """The number of GPUs that start for each GPU that moves, at least."""
+    """The minimum number of GPUs that must be able to start for each GPU that is moved."""
 
 
 class PlacementPolicy(Section):
-    """The choice among the nodes that fit a run."""
+    """Settings that control which node is selected if a run fits on several nodes."""
 
     strategy: Strategy = Field(default=Strategy.BEST_FIT, strict=False)
-    """`best-fit`: the fewest free GPUs left over. `least-loaded`: the smallest fraction in use.
-    `round-robin`: the fewest runs. `spread`: the most free GPUs. `fragmentation-aware`: what is
-    left stays most useful to the runs that wait and run now."""
+    """The placement strategy. `best-fit` selects the node with the fewest GPUs remaining.
+    `least-loaded` selects the node with the smallest fraction in use. `round-robin` selects the
+    node with the fewest runs. `spread` selects the node with the most free GPUs.
+    `fragmentation-aware` selects the node for which the remaining GPUs stay most useful to the runs
+    that are currently waiting or running."""
     consolidation: ConsolidationPolicy = ConsolidationPolicy()

@@ -46,40 +46,46 @@ PREFECT_DEFAULT_QUEUE = "default"
 
 
 class VirtualGpus(Section):
-    """GPUs that a process worker simulates on a machine without GPUs."""
+    """Virtual GPUs that a process worker simulates on a machine without GPUs."""
 
     gpu_type: Name = Field(examples=["a100-80gb"])
-    """The GPU type of all of them."""
+    """The GPU type of the virtual GPUs."""
     count: Annotated[int, Field(ge=1, le=64)]
-    """How many GPUs the pool has."""
+    """The number of virtual GPUs in the pool."""
     spot: Annotated[int, Field(ge=0, le=64)] = 0
-    """The number of further GPUs that count as spot."""
+    """The number of additional virtual GPUs that are treated as spot capacity."""
 
 
 class CheckpointPolicy(Section):
-    """The interval between saves, and the number of checkpoints that are kept."""
+    """Settings for saving and keeping checkpoints."""
 
     interval_s: PositiveDuration = Field(default=600, alias="interval")
-    """The time between two saves, where the run states no interval and none is computed."""
+    """The interval between two saves. Only used if the run does not set an interval and no interval
+    can be computed."""
     keep: Annotated[int, Field(ge=1, le=1000)] = 2
-    """The number of newest checkpoints that each run keeps."""
+    """The number of most recent checkpoints to keep for each run."""
     refuse_pickles: bool = False
-    """Runs restore and save no pickles: reading one runs code that the store's writers choose."""
+    """If true, runs do not restore or save pickles. When a pickle is loaded, it can execute
+    arbitrary code from anyone with write access to the store."""
     require_signatures: bool = False
-    """Runs restore only checkpoints that are signed with a key of the pool."""
+    """If true, runs only restore checkpoints that are signed with a key of the pool."""
 
 
 class Limits(Section):
-    """Limits of one run and of one user. None: no limit."""
+    """Limits for individual runs and users. If a limit is null, it is not enforced."""
 
     max_gpus_per_run: Annotated[int, Field(ge=0)] | None = None
-    """GPUs of one run over all its nodes; a run that asks for more is held."""
+    """The maximum number of GPUs that a run can request across all nodes. A run that requests more
+    GPUs is held."""
     max_duration_s: PositiveDuration | None = Field(default=None, alias="max_duration")
-    """The longest time that one attempt runs; the run then ends as `TimedOut`."""
+    """The maximum duration of an attempt. When this time is exceeded, the run ends with the state
+    `TimedOut`."""
     max_gpus_per_user: Annotated[int, Field(ge=0)] | None = None
-    """GPUs that one user holds at once; the limit of a team takes precedence."""
+    """The maximum number of GPUs that a user can hold at the same time. If the team has its own
+    limit, that limit takes precedence."""
     max_failures: Annotated[int, Field(ge=1)] = 3
-    """The number of a run's own failures after which it is not retried."""
+    """The number of failures after which a run is not retried. Only failures of the run itself are
+    counted."""
 
 
 def limit_contradictions(limits: Limits) -> list[InvalidInput]:
@@ -98,25 +104,28 @@ def limit_contradictions(limits: Limits) -> list[InvalidInput]:
 
 
 class Policy(Section):
-    """The rules of one pool."""
+    """The scheduling rules of a single work pool."""
 
     version: Version = Field(examples=[1])
-    """The version of this file's form."""
+    """The version of the file format."""
     priorities: Mapping[Name, Points] = Field(
         default={"critical": 1_000_000, "high": 10_000, "medium": 1_000, "low": 100},
         examples=[{"high": 10000, "low": 100}],
     )
-    """The points of each queue; a run of the queue with more points comes first."""
+    """The priority points of each work queue. Runs in a queue with more points are scheduled
+    first."""
     default_priority: str = "medium"
-    """The queue whose points runs of Prefect's own `default` queue have."""
+    """The queue from which runs in Prefect's `default` queue take their points."""
     prices: Mapping[Name, Mapping[CapacityType, PriceMicroUsd | None]] = Field(
         default={}, examples=[{"h100-80gb": {"on-demand": 4.25, "spot": 2.5}}]
     )
-    """Prices by GPU type and capacity type; a GPU type that is not listed is unpriced."""
+    """Prices by GPU type and capacity type. A GPU type that is not listed is unpriced."""
     prices_as_of: Moment | None = None
-    """The day of these prices, which messages name where prices decide; None: unknown."""
+    """The date of these prices. It is shown in messages about decisions that depend on prices. If
+    not set, the date is unknown."""
     rates: Mapping[CapacityType, CapacityRates] = Field(default={})
-    """Your own prices by capacity type, in USD per hour; they count before those of the catalog."""
+    """Your own prices by capacity type, in USD per hour. These prices take precedence over the
+    prices of the catalog."""
     virtual_gpus: VirtualGpus | None = None
     ordering: OrderingPolicy = OrderingPolicy()
     fair_share: FairSharePolicy = FairSharePolicy()

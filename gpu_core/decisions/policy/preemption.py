@@ -20,29 +20,32 @@ class TakesFrom(StrEnum):
 
 
 class PreemptionPolicy(Section):
-    """Whether and how a run preempts others."""
+    """Settings that control whether and how a run can preempt other runs."""
 
     enabled: bool = True
-    """Whether runs are preempted at all. `placement.consolidation` moves runs also where this is
-    false."""
+    """Whether to enable preemption. Note that `placement.consolidation` can move runs even if
+    preemption is disabled."""
     takes_from: TakesFrom = Field(default=TakesFrom.LOWER_PRIORITY, strict=False)
-    """`lower-priority`: from runs of lower priority, those first that lose the least work.
-    `later-in-order`: from runs that come later in the order, the last ones first."""
+    """Which runs can be preempted. `lower-priority` selects runs with a lower priority, starting
+    with the runs that lose the least work. `later-in-order` selects runs that are later in the
+    order, starting with the last one."""
     grace_period_s: Duration = Field(default=30, alias="grace_period")
-    """The time from the notice until the processes of the run are killed."""
+    """The time between the notice and the moment at which the processes of the run are killed."""
     min_runtime_s: Duration = Field(default=60, alias="min_runtime")
-    """How long an attempt is protected from preemption after it begins, unless its run says
-    otherwise."""
+    """How long an attempt is protected from preemption after it starts. Can be overridden by the
+    run."""
     # Off: it lets urgent runs wait. Without it a run that has not repaid is preempted only where
     # all others lose more.
     max_protection_s: Duration = Field(default=0, alias="max_protection")
-    """A run that was preempted is not preempted again before it has worked as long as its
-    preemptions have cost it, but no longer than this after the attempt begins. They cost the work
-    that was lost, and the time until it resumed. `0`: only `min_runtime` protects."""
+    """The maximum time after the start of an attempt for which a previously preempted run is
+    protected. Protection ends earlier if the run has worked for as long as its preemptions have
+    cost. The cost includes the lost work and the time until the run resumed. If set to `0`, runs
+    are only protected by `min_runtime`."""
     spare_gpus: Annotated[int, Field(ge=0, le=100_000)] = 0
-    """GPUs of each type and capacity type that runs below the highest priority leave free, so that
-    one of the highest starts without a preemption. A run leaves none that fills its nodes with
-    several GPUs, or that could not leave them in an empty pool."""
+    """The number of GPUs of each type and capacity type that runs below the highest priority leave
+    free. This allows a run with the highest priority to start without preemption. The setting does
+    not apply to runs that fill their nodes with several GPUs, or that could not leave these GPUs
+    free in an empty pool."""
 
 
 def preemption_contradictions(

@@ -11,10 +11,10 @@ from gpu_core.decisions.model.section import CapacityType, Name, Section
 
 
 class ProvisionedNodes(Section):
-    """Nodes of one kind that a provisioner adds when pods ask for them."""
+    """A group of identical nodes that the provisioner adds when pods request them."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
-    """The name of this kind in messages."""
+    """The name of the group, as shown in messages."""
     gpu_type: Name = Field(examples=["a100-80gb"])
     """The GPU type of each node."""
     capacity_type: CapacityType = "on-demand"
@@ -22,19 +22,20 @@ class ProvisionedNodes(Section):
     gpus_per_node: Annotated[int, Field(ge=1, le=64)]
     """The number of GPUs of each node."""
     max_nodes: Annotated[int, Field(ge=1, le=1000)]
-    """The largest number of nodes of this kind, existing ones included."""
+    """The maximum number of nodes in the group. Existing nodes are included."""
     zone: Name | None = None
-    """The zone of the nodes; None: any."""
+    """The zone of the nodes. If not set, nodes can be in any zone."""
     instance_type: Name | None = None
-    """The instance type of the nodes; None: any with these GPUs."""
+    """The instance type of the nodes. If not set, any instance type with these GPUs can be used."""
     node_labels: Mapping[Name, str] = Field(default={})
-    """Further labels of the nodes, which pods select."""
+    """Additional labels of the nodes, which are used as node selectors of pods."""
     taints: Sequence[Name] = ()
-    """Taints as `key=value:effect`; only runs that tolerate all of them are placed there."""
+    """A list of taints in the format `key=value:effect`. Only runs that tolerate all taints are
+    placed on these nodes."""
     cpu: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Cores for workloads on each node; None: not counted."""
+    """The number of CPU cores for workloads on each node. If not set, CPU is not considered."""
     memory_gib: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Main memory for workloads on each node; None: not counted."""
+    """The main memory for workloads on each node, in GiB. If not set, memory is not considered."""
 
 
 def provisioned_contradictions(kinds: Sequence[ProvisionedNodes]) -> list[InvalidInput]:

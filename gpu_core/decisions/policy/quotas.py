@@ -38,52 +38,62 @@ class Quota(Section):
     nominal_quota_milli: Mapping[FlavorKey, GpusMilli] | None = Field(
         default=None, alias="nominal_quota", examples=[{"any": 8}]
     )
-    """GPUs that it can always use; a flavor that is not listed: 0. None: set by the strategy."""
+    """The number of GPUs that are always available to this team or cohort, by flavor. A flavor that
+    is not listed has a quota of 0. If not set, the quota is determined by the strategy."""
     borrowing_limit_milli: Mapping[FlavorKey, GpusMilli] = Field(
         default={}, alias="borrowing_limit", examples=[{"any": 4}]
     )
-    """GPUs that it may borrow beyond that; a flavor that is not listed: all that are idle."""
+    """The maximum number of GPUs that can be borrowed in addition to the nominal quota, by flavor.
+    If a flavor is not listed, all idle GPUs of this flavor can be borrowed."""
     lending_limit_milli: Mapping[FlavorKey, GpusMilli] = Field(
         default={}, alias="lending_limit", examples=[{"any": 4}]
     )
-    """GPUs of its quota that others may borrow; a flavor that is not listed: all."""
+    """The maximum number of GPUs of this quota that others can borrow, by flavor. If a flavor is
+    not listed, others can borrow all of them."""
     weight: Weight = 1.0
-    """Its share of what the strategy divides, in proportion to its siblings."""
+    """The weight of this team or cohort, relative to its siblings, when the strategy divides
+    GPUs."""
 
 
 class TeamQuota(Quota):
-    """The quota of one team."""
+    """The quota of a single team."""
 
     cohort: Name | None = None
-    """The cohort that it borrows from first; None: all teams."""
+    """The cohort from which the team borrows first. If not set, the team borrows from all teams."""
     max_gpus_per_user: Annotated[int, Field(ge=0)] | None = None
-    """GPUs that each of its users holds at once; None: no limit."""
+    """The maximum number of GPUs that each user of the team can hold at the same time. If not set,
+    there is no limit."""
 
 
 class CohortQuota(Quota):
-    """Teams or cohorts that borrow from each other first.
+    """A group of teams or cohorts that borrow from each other first.
 
-    Its nominal quota is in addition to that of its members, and any of them may use it.
+    The nominal quota of a cohort is added to the quotas of the members and can be used by any of
+    them.
     """
 
     parent: Name | None = None
-    """The cohort that it belongs to; None: none."""
+    """The parent cohort. If not set, the cohort does not have a parent."""
 
 
 class QuotaPolicy(Section):
-    """The GPUs that each team is entitled to. Without this section no team is limited.
+    """The number of GPUs that each team can use. If this section is not set, teams are not limited.
 
-    Teams and cohorts have the quota that they state. The strategy reserves a part of the other GPUs
-    for the teams that state none, by weight; all teams share the rest.
+    Teams and cohorts with a nominal quota receive exactly that quota. From the remaining GPUs, the
+    strategy reserves a part for the teams without a nominal quota, in proportion to their weights.
+    All teams share the rest.
     """
 
     strategy: Literal["static", "dynamic", "hybrid"] = "hybrid"
-    """`static` reserves all other GPUs and lends none; `dynamic` reserves none; `hybrid` reserves
-    `reserved_ratio`, lends idle quota and reclaims it when its owner needs it."""
+    """How the remaining GPUs are divided. `static` reserves all of them for teams and does not lend
+    any. `dynamic` does not reserve any. `hybrid` reserves the fraction `reserved_ratio`, lends
+    quota that is idle, and reclaims it when the owner needs it."""
     reserved_ratio: Annotated[float, Field(ge=0, le=1)] = 0.3
-    """The fraction that `hybrid` reserves."""
+    """The fraction of the remaining GPUs that is reserved for teams. Only used with the strategy
+    `hybrid`."""
     unlisted: Literal["shared", "refused"] = "shared"
-    """Runs of a team that is not listed, or of no team: they borrow, or they never start."""
+    """How to handle runs without a team, or with a team that is not listed. `shared` allows these
+    runs to borrow GPUs. With `refused`, they never start."""
     teams: Mapping[Name, TeamQuota] = Field(default={})
     cohorts: Mapping[Name, CohortQuota] = Field(default={})
 

@@ -8,11 +8,14 @@ from gpu_core.decisions.model.section import Name, PriceMicroUsd, Section
 
 
 class CapacityRates(Section):
-    """The prices of an hour on one capacity type, in USD."""
+    """The hourly prices of one capacity type, in USD."""
 
     gpu: Mapping[Name, PriceMicroUsd] = Field(default={})
-    """Of a whole GPU, by GPU type; a part of a GPU costs that part."""
+    """The price of a whole GPU, by GPU type. If a run uses a part of a GPU, only that part of the
+    price is charged."""
     cpu_core: PriceMicroUsd | None = None
-    """Of a CPU core that a run requests; None: the price of a GPU includes it."""
+    """The price of each CPU core that a run requests. If not set, CPU cores are included in the
+    price of the GPU."""
     memory_gib: PriceMicroUsd | None = None
-    """Of a GiB of memory that a run requests; None: the price of a GPU includes it."""
+    """The price of each GiB of memory that a run requests. If not set, memory is included in the
+    price of the GPU."""

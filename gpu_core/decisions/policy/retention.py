@@ -10,14 +10,13 @@ _MONTH_S = 31 * 86_400
 
 
 class RetentionPolicy(Section):
-    """The age up to which the ledger keeps records that no cost depends on.
-
-    Runs, attempts and machines stay.
+    """Settings for how long records that do not affect costs are kept in the ledger. Runs, attempts
+    and machines are never deleted.
     """
 
     decisions_s: Annotated[Duration, Field(ge=_MONTH_S)] | None = Field(
         default=None, alias="decisions"
     )
-    """The age up to which records of the log of decisions are kept, counted from the end of a
-    month. `close-month` purges older ones, and leaves signed anchors. 31 days at least. None: for
-    good."""
+    """How long records of the decision log are kept, counted from the end of the month. Older
+    records are deleted by `close-month`, and signed anchors remain in their place. Must be at least
+    31 days. If not set, records are never deleted."""

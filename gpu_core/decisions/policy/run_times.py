@@ -11,11 +11,13 @@ UPPER_QUANTILE = 0.8
 
 
 class RunTimePolicy(Section):
-    """The estimate of run times."""
+    """Settings for the estimation of run times."""
 
     quantile: Annotated[float, Field(gt=0.5, lt=1)] = UPPER_QUANTILE
-    """The probability that a run stays under its upper run time."""
+    """The probability with which a run finishes within the upper estimate of its run time."""
     min_runs: Annotated[int, Field(ge=1, le=1000)] = 5
-    """Finished runs that are needed before anything is learned from them."""
+    """The minimum number of finished runs that are required before run times are estimated from
+    history."""
     use_stated: bool = True
-    """Whether what the owner stated comes before what was learned."""
+    """Whether an expected duration that is set by the owner takes precedence over the estimate from
+    history."""

@@ -11,16 +11,16 @@ from gpu_core.decisions.model.section import CapacityType, Name, PositiveDuratio
 
 
 class Offer(Section):
-    """A kind of node that can be provisioned."""
+    """A kind of node that a provisioner can add."""
 
     gpu_type: Name = Field(examples=["a100-80gb"])
     """The GPU type of the node."""
     capacity_type: CapacityType = "on-demand"
     """The capacity type of the node."""
     gpus_per_node: Annotated[int, Field(ge=1, le=64)]
-    """The number of its GPUs."""
+    """The number of GPUs on each node."""
     gpu_memory_gib: Annotated[int, Field(ge=1)] | None = None
-    """The nominal memory of each GPU in GiB; None: unknown."""
+    """The nominal memory of each GPU in GiB. If not set, the memory is unknown."""
 
     @property
     def flavor(self) -> Flavor:
@@ -29,22 +29,24 @@ class Offer(Section):
 
 
 class ScalePolicy(Section):
-    """The conditions in which scale hints ask for more or fewer nodes, and the limit of GPUs."""
+    """Settings that control when scale hints ask for nodes to be added or removed, and the maximum
+    number of GPUs."""
 
     offers: Sequence[Offer] = ()
-    """The kinds of nodes that can be provisioned; a run gets the first that fits. Without offers
-    there are no scale hints."""
+    """The kinds of nodes that can be provisioned, in order of preference. For each run, the first
+    kind that fits is used. If this list is empty, no scale hints are sent."""
     waiting_s: PositiveDuration = Field(default=300, alias="waiting")
-    """Scale up when a run has waited longer than this."""
+    """Scale up if a run has been waiting longer than this."""
     utilisation: Annotated[float, Field(gt=0, le=1)] = 0.8
-    """Scale up when a larger fraction of a flavor's GPUs is in use and a run waits for it."""
+    """Scale up if the fraction of a flavor's GPUs that is in use exceeds this value and a run is
+    waiting for the flavor."""
     queued: Annotated[int, Field(ge=0)] = 10
-    """Scale up when more runs than this wait for a flavor."""
+    """Scale up if more runs than this are waiting for a flavor."""
     idle_s: PositiveDuration = Field(default=600, alias="idle")
-    """Scale down a node that has been idle for this long."""
+    """The time that a node must be idle before it is scaled down."""
     max_gpus: Annotated[int, Field(ge=0)] | None = None
-    """The largest number of GPUs of all flavors, also with nodes that are planned and still to
-    come; None: no limit."""
+    """The maximum number of GPUs of all flavors together. Nodes that are planned or not yet
+    available are also counted. If not set, there is no limit."""
 
 
 def scale_contradictions(policy: ScalePolicy, field: str = "scale") -> list[InvalidInput]:

@@ -20,18 +20,19 @@ MIG_PREFIX = "nvidia.com/mig-"
 
 
 class NodePoolSharing(Section):
-    """The GPUs that some nodes offer, where they differ from the others."""
+    """Settings for the GPUs of specific nodes. They override the settings for all nodes."""
 
     match_labels: Annotated[Mapping[Name, str], Field(min_length=1)]
-    """The labels of the nodes; the first entry whose labels a node has applies."""
+    """Labels that select the nodes. If a node matches several entries, the first one is used."""
     gpu_resource: Name | None = None
-    """The resource name of whole GPUs; None: as for all nodes."""
+    """The resource name of whole GPUs. If not set, the value for all nodes is used."""
     shared_gpu_resource: Name | None = None
-    """The resource name of shared GPUs; None: as for all nodes."""
+    """The resource name of shared GPUs. If not set, the value for all nodes is used."""
     shares_per_gpu: SharesPerGpu | None = None
-    """The replicas of each GPU, on nodes that are still to be added too."""
+    """The number of replicas of each GPU. This also applies to nodes that have not been added
+    yet."""
     mig_strategy: MigStrategy | None = None
-    """The MIG strategy of the device plugin; None: as for all nodes."""
+    """The MIG strategy of the device plugin. If not set, the value for all nodes is used."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Is a node with these labels of this pool?"""

@@ -29,17 +29,19 @@ def _prometheus_url(value: object, field: str) -> str:
 
 
 class TelemetryPolicy(Section):
-    """The source of measurements of GPUs."""
+    """Settings for the collection of GPU metrics."""
 
     prometheus_url: Annotated[str, parsed_by(_prometheus_url)] | None = None
-    """The Prometheus that scrapes the GPUs of pods from our node exporter or from dcgm-exporter,
-    such as `http://prometheus.monitoring:9090`. None: pods are not sampled."""
+    """The URL of the Prometheus server that collects the GPU metrics of pods from the node exporter
+    or from dcgm-exporter, for example `http://prometheus.monitoring:9090`. If not set, the GPUs of
+    pods are not sampled."""
     planning_window_s: Annotated[Duration, Field(ge=60, le=3600)] | None = Field(
         default=None, alias="planning_window"
     )
-    """The last minutes over which plans average measurements, 1 minute to 1 hour. `least-loaded`
-    uses the utilisation and memory of shared GPUs. The choice of a victim uses the utilisation of
-    its GPUs, by which its lost work counts. None: plans read no measurement."""
+    """The period over which measurements are averaged for planning, from 1 minute to 1 hour. The
+    strategy `least-loaded` uses the utilisation and memory of shared GPUs. When a run is selected
+    for preemption, the lost work is weighted by the utilisation of its GPUs. If not set,
+    measurements are not used for planning."""
     history_days: Annotated[int, Field(ge=0, le=366)] = 30
-    """The number of days for which the ledger keeps the activity of each GPU of a process pool by
-    minute. 0: it keeps none. The activity of attempts is kept for good."""
+    """The number of days for which the activity of each GPU of a process pool is kept in the
+    ledger, by minute. If set to 0, it is not kept. The activity of attempts is never deleted."""

@@ -11,19 +11,23 @@ _Runs = Annotated[int, Field(ge=1)]
 
 
 class WaitingPolicy(Section):
-    """Bounds on runs that wait and have not started, and how much is published of waiting runs."""
+    """Limits on the number of waiting runs, and settings that control how their states are
+    published."""
 
     publish_per_cycle: Annotated[int, Field(ge=0)] = 20
-    """The number of waiting runs whose state is updated in one scheduling cycle."""
+    """The maximum number of waiting runs to update in each scheduling cycle."""
     max_runs: _Runs | None = None
-    """Runs that wait in the pool at once; later ones are refused as `QueueFull`. None: no limit."""
+    """The maximum number of runs that can wait in the pool at the same time. Additional runs are
+    refused with `QueueFull`. If not set, there is no limit."""
     max_runs_per_team: _Runs | None = None
-    """Runs of one team that wait at once; None: no limit. Runs of no team are not counted."""
+    """The maximum number of waiting runs for each team. Runs without a team are not counted. If not
+    set, there is no limit."""
     max_runs_per_user: _Runs | None = None
-    """Runs of one user that wait at once; None: no limit. Runs of no user are not counted."""
+    """The maximum number of waiting runs for each user. Runs without a user are not counted. If not
+    set, there is no limit."""
     expires_after_s: PositiveDuration | None = Field(default=None, alias="expires_after")
-    """The time after its scheduled start at which a waiting run is cancelled as `Expired`; None:
-    never."""
+    """The time after its scheduled start at which a waiting run is cancelled with the state
+    `Expired`. If not set, waiting runs do not expire."""
 
 
 def waiting_contradictions(policy: WaitingPolicy) -> list[InvalidInput]:

@@ -14,7 +14,7 @@ class GpuProcessJobConfiguration(KnownEnvironment, BaseJobConfiguration):
     """The configuration of the process of one attempt. The scheduler assigns the GPUs."""
 
     working_dir: Path | None = Field(
-        default=None, description="The folder in which the process runs."
+        default=None, description="The working directory of the process."
     )
     _unset: frozenset[str] = PrivateAttr(default=frozenset())
 

@@ -44,99 +44,105 @@ PREFECT_FIELDS = (
     PrefectField(
         name="name",
         treatment=_MAPPED,
-        effect="The label `prefect-gpu.dev/name` of the Job and its pods. The Job itself is "
-        "named after the attempt, so that no attempt is created twice.",
+        effect="Sets the label `prefect-gpu.dev/name` of the Job and the pods. The Job itself is "
+        "named after the attempt. This prevents an attempt from being created twice.",
     ),
     PrefectField(
         name="env",
         treatment=_MAPPED,
         default={},
-        effect="Variables of the run's container: a mapping or, where the schema of the pool's "
-        "template allows it, a list of items as in a container. "
-        "Mappings, and a mapping with a list, are merged by name: the run's over the deployment's "
-        "over the pool's; `null` removes. `NVIDIA_VISIBLE_DEVICES` and "
-        "`CUDA_VISIBLE_DEVICES` are the device plugin's; a container job gets no variables that "
-        "begin with `PREFECT_`.",
+        effect="Sets the environment variables of the container. The value can be a mapping or, "
+        "if the schema of the pool's template allows it, a list of items as in a container. "
+        "Mappings, or a mapping and a list, are merged by name. Values of the run override "
+        "values of the deployment, and these override values of the pool. If a value is "
+        "`null`, the variable is removed. `NVIDIA_VISIBLE_DEVICES` and `CUDA_VISIBLE_DEVICES` "
+        "are set by the device plugin. Variables that start with `PREFECT_` are not passed to "
+        "container jobs.",
     ),
     PrefectField(
         name="labels",
         treatment=_MAPPED,
         default={},
-        effect="Labels of the Job and its pods.",
+        effect="Sets labels on the Job and the pods.",
     ),
     PrefectField(
         name="annotations",
         treatment=_MAPPED,
         default={},
-        effect="Annotations of the Job and its pods.",
+        effect="Sets annotations on the Job and the pods.",
     ),
     PrefectField(
         name="command",
         treatment=_MAPPED,
-        effect="How the engine of a flow is started. `container_command` is for containers without "
-        "Prefect.",
+        effect="Sets the command that starts the flow run engine. For containers without Prefect, "
+        "use `container_command` instead.",
     ),
     PrefectField(
         name="namespace",
         treatment=_MAPPED,
         default="default",
-        effect="The Job's namespace.",
+        effect="Sets the namespace of the Job.",
     ),
-    PrefectField(name="image", treatment=_MAPPED, effect="The image of the run's container."),
+    PrefectField(name="image", treatment=_MAPPED, effect="Sets the image of the container."),
     PrefectField(
         name="image_pull_policy",
         treatment=_MAPPED,
         default="IfNotPresent",
-        effect="The pull policy of the run's container.",
+        effect="Sets the image pull policy of the container.",
     ),
     PrefectField(
         name="service_account_name",
         treatment=_MAPPED,
-        effect="The pods' service account. Without one no token is mounted.",
+        effect="Sets the service account of the pods. If not set, no token is mounted.",
     ),
     PrefectField(
         name="cpu_request",
         treatment=_MAPPED,
-        effect="The CPU request of each pod, for any number of GPUs, which the scheduler plans "
-        "with. It excludes `cpu_per_gpu`. The default is `cpu_per_gpu`, else `cpu_limit`, else the "
-        "policy's `kubernetes.per_gpu`.",
+        effect="Sets the CPU request of each pod, which is also used by the scheduler. The "
+        "request does not depend on the number of GPUs, and cannot be combined with "
+        "`cpu_per_gpu`. Defaults to `cpu_per_gpu`, then to `cpu_limit`, then to "
+        "`kubernetes.per_gpu` in the policy.",
     ),
     PrefectField(
         name="cpu_limit",
         treatment=_MAPPED,
-        effect="The CPU limit of each pod, at least its request. The default is no limit.",
+        effect="Sets the CPU limit of each pod, which must not be lower than the request. By "
+        "default, there is no limit.",
     ),
     PrefectField(
         name="memory_request",
         treatment=_MAPPED,
-        effect="The memory request of each pod, which the scheduler plans with. It excludes "
-        "`memory_gib_per_gpu`. The default is `memory_gib_per_gpu`, else `memory_limit`, else the "
-        "policy's `kubernetes.per_gpu`.",
+        effect="Sets the memory request of each pod, which is also used by the scheduler. The "
+        "request cannot be combined with `memory_gib_per_gpu`. Defaults to "
+        "`memory_gib_per_gpu`, then to `memory_limit`, then to `kubernetes.per_gpu` in the "
+        "policy.",
     ),
     PrefectField(
         name="memory_limit",
         treatment=_MAPPED,
-        effect="The memory limit of each pod, at least its request, `/dev/shm` included. The "
-        "default is the request.",
+        effect="Sets the memory limit of each pod, including `/dev/shm`. The limit must not be "
+        "lower than the request. Defaults to the request.",
     ),
     PrefectField(
         name="finished_job_ttl",
         treatment=_MAPPED,
-        effect="The seconds for which a finished Job is kept, at least 60, so that a worker that "
-        "was down can read its end. The default is the policy's `kubernetes.kept_after_end`, which "
-        "also applies to objects of operators.",
+        effect="Sets the number of seconds for which a finished Job is kept. The value must be at "
+        "least 60, so that a worker can still read the result of the Job after downtime. "
+        "Defaults to `kubernetes.kept_after_end` in the policy, which also applies to objects "
+        "of operators.",
     ),
     PrefectField(
         name="stream_output",
         treatment=_MAPPED,
         default=True,
-        effect="With `false` the run's page does not have the output of a container job, except "
-        "the last lines of one that fails. A flow logs through Prefect's API.",
+        effect="If set to `false`, the output of a container job is not shown on the page of the "
+        "run, except for the last lines of a failed job. Flows send their logs through the "
+        "Prefect API.",
     ),
     PrefectField(
         name="cluster_config",
         treatment=Treatment.POOL_ONLY,
-        effect="The cluster of all runs of the pool.",
+        effect="Sets the cluster for all runs of the pool.",
         problem="is the pool's: all its runs are on one cluster",
         remedy="leave it out, or use the work pool of the other cluster",
     ),

@@ -107,84 +107,93 @@ class PodRequest(BaseModel):
     cpu_per_gpu: Annotated[float, Field(gt=0, le=256, allow_inf_nan=False)] | None = Field(
         default=None,
         title="CPU per GPU",
-        description="CPU cores for each GPU, by default the policy's for its type.",
+        description="The number of CPU cores for each GPU. Defaults to the value for the GPU type "
+        "in the policy.",
     )
     memory_gib_per_gpu: Annotated[float, Field(gt=0, le=4096, allow_inf_nan=False)] | None = Field(
         default=None,
         title="Memory per GPU (GiB)",
-        description="Main memory in GiB for each GPU, by default the policy's for its type.",
+        description="The main memory for each GPU in GiB. Defaults to the value for the GPU type "
+        "in the policy.",
     )
     cpu_request_milli: _Cpu | None = Field(
         default=None,
         alias="cpu_request",
         title="CPU Request",
-        description="CPU cores of each pod such as '8' or '500m', instead of cpu_per_gpu, by "
-        "default cpu_limit, else the policy's for the GPU type.",
+        description="The CPU request of each pod, for example '8' or '500m'. Cannot be combined "
+        "with cpu_per_gpu. Defaults to cpu_limit if it is set, and otherwise to the value for "
+        "the GPU type in the policy.",
     )
     cpu_limit_milli: _Cpu | None = Field(
         default=None,
         alias="cpu_limit",
         title="CPU Limit",
-        description="The most CPU cores of each pod such as '8' or '500m', by default no limit.",
+        description="The CPU limit of each pod, for example '8' or '500m'. By default, CPU is not "
+        "limited.",
     )
     memory_request_mib: _Memory | None = Field(
         default=None,
         alias="memory_request",
         title="Memory Request",
-        description="Main memory of each pod such as '64Gi', instead of memory_gib_per_gpu, by "
-        "default memory_limit, else the policy's for the GPU type.",
+        description="The memory request of each pod, for example '64Gi'. Cannot be combined with "
+        "memory_gib_per_gpu. Defaults to memory_limit if it is set, and otherwise to the "
+        "value for the GPU type in the policy.",
     )
     memory_limit_mib: _Memory | None = Field(
         default=None,
         alias="memory_limit",
         title="Memory Limit",
-        description="The most main memory of each pod such as '64Gi', by default its request.",
+        description="The memory limit of each pod, for example '64Gi'. Defaults to the memory "
+        "request.",
     )
     shm_size_mib: Annotated[int, parsed_by(_shm_mib), WithJsonSchema({"type": "string"})] | None = (
         Field(
             default=None,
             alias="shm_size",
             title="Shared memory",
-            description="The size of /dev/shm such as '8Gi', a part of the memory, by default half "
-            "of it.",
+            description="The size of /dev/shm, for example '8Gi'. The size is included in the "
+            "memory of the pod. Defaults to half of the memory.",
         )
     )
     volumes: tuple[ClaimMount, ...] = Field(
         default=(),
         strict=False,
         title="Volumes",
-        description="PersistentVolumeClaims to mount, each with claim, mount_path and read_only.",
+        description="A list of PersistentVolumeClaims to mount. Each entry has the fields claim, "
+        "mount_path and read_only.",
     )
     model_cache: bool = Field(
         default=True,
         title="Model cache",
-        description="Whether the policy's model cache is mounted, by default true.",
+        description="Whether to mount the model cache that is configured in the policy. Defaults "
+        "to true.",
     )
     image: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
         title="Image",
-        description="The container image, by default the pool's.",
+        description="The container image to use. Defaults to the image of the work pool.",
     )
     command: (
         Annotated[tuple[str, ...], parsed_by(_words), WithJsonSchema(_COMMAND_SCHEMA)] | None
     ) = Field(
         default=None,
         title="Command",
-        description="How the engine of the flow is started, by default 'prefect flow-run execute', "
-        "such as 'uv run prefect flow-run execute'.",
+        description="The command to use when starting the flow run engine, for example 'uv run "
+        "prefect flow-run execute'. Defaults to 'prefect flow-run execute'.",
     )
     container_command: (
         Annotated[tuple[str, ...], parsed_by(_words), WithJsonSchema(_COMMAND_SCHEMA)] | None
     ) = Field(
         default=None,
         title="Container command",
-        description="The command that the container runs instead of Prefect; in a gang of a flow, "
-        "that of the nodes after the first.",
+        description="The command to run in the container instead of Prefect. If a flow runs as a "
+        "gang, the command is used on all nodes except the first.",
     )
     framework: Literal["none", "torchrun", "ray", "kubeflow", "spark"] = Field(
         default="none",
         title="Framework",
-        description="The launcher of the processes on the nodes, by default the run's own command.",
+        description="The framework that launches the processes on the nodes. By default, only the "
+        "command of the run is started.",
     )
     finished_job_ttl_s: (
         Annotated[int, Field(ge=LEAST_FINISHED_JOB_TTL_S, le=LONGEST_DURATION_S)] | None
@@ -192,13 +201,14 @@ class PodRequest(BaseModel):
         default=None,
         alias="finished_job_ttl",
         title="Finished Job TTL",
-        description="How many seconds the Job stays after its end, 60 or more, by default the "
-        "policy's kept_after_end.",
+        description="The number of seconds for which the Job is kept after it has finished. Must "
+        "be at least 60. Defaults to kept_after_end in the policy.",
     )
     stream_output: bool = Field(
         default=True,
         title="Stream Output",
-        description="Whether the output of a container job is on the run's page, by default true.",
+        description="Whether to show the output of a container job on the page of the run. "
+        "Defaults to true.",
     )
 
 

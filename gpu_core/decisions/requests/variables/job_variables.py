@@ -42,17 +42,19 @@ class GpuRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     team: Text | None = Field(
-        default=None, title="Team", description="The team that the run's cost is charged to."
+        default=None, title="Team", description="The team to which the cost of the run is charged."
     )
     project: Text | None = Field(
-        default=None, title="Project", description="The project that the run's cost is charged to."
+        default=None,
+        title="Project",
+        description="The project to which the cost of the run is charged.",
     )
     workload_type: (
         Literal["training", "fine-tuning", "inference", "batch-inference", "interactive"] | None
     ) = Field(
         default=None,
         title="Workload type",
-        description="The kind of work, for the cost reports.",
+        description="The type of the workload. Used to group costs in reports.",
     )
     gpu_type: Annotated[
         tuple[str, ...],
@@ -63,61 +65,67 @@ class GpuRequest(BaseModel):
     ] = Field(
         default=(),
         title="GPU type",
-        description="A GPU type such as 'a100-80gb', a list of types in order of preference, or "
-        "'auto' for any type, the default.",
+        description="The GPU type to use, for example 'a100-80gb', or a list of GPU types in "
+        "order of preference. Defaults to 'auto', which allows any type.",
         json_schema_extra={"default": AUTO},
     )
     gpu_count: Annotated[int, Field(ge=0, le=64)] = Field(
         default=1,
         title="GPU count",
-        description="GPUs on each node, 0 to 64, by default 1; with 0 the run needs no GPU and "
-        "starts at once.",
+        description="The number of GPUs on each node, from 0 to 64. If set to 0, the run does not "
+        "use GPUs and starts immediately. Defaults to 1.",
     )
     gpu_fraction: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = Field(
         default=None,
         title="GPU fraction",
-        description="The share of a GPU that the run needs, over 0 to 1, by default 1; a part "
-        "needs a cluster, and has no memory of its own.",
+        description="The fraction of a GPU to request, greater than 0 and up to 1. A value below "
+        "1 requires a cluster, and the memory of the GPU is not divided between runs. "
+        "Defaults to 1.",
     )
     mig_profile: Annotated[str, parsed_by(parse_mig_profile)] | None = Field(
         default=None,
         title="MIG profile",
-        description="The MIG instance that the run gets instead of each GPU, such as '1g.10gb', "
-        "on nodes of a cluster that have it.",
+        description="The MIG profile to use instead of whole GPUs, for example '1g.10gb'. "
+        "Requires a cluster with nodes that provide this profile.",
     )
     nodes: Annotated[int, Field(ge=1, le=64)] = Field(
         default=1,
         title="Nodes",
-        description="The number of nodes that start together, 1 to 64, by default 1.",
+        description="The number of nodes to use, from 1 to 64. All nodes start at the same time. "
+        "Defaults to 1.",
     )
     gpu_memory_gib: Annotated[int, Field(ge=1, le=4096)] | None = Field(
         default=None,
         title="GPU memory (GiB)",
-        description="The minimum nominal memory of each GPU in GiB, by default any.",
+        description="The minimum nominal memory of each GPU in GiB. If not set, GPUs with any "
+        "amount of memory can be used.",
     )
     work: Annotated[str, parsed_by(parse_work)] | None = Field(
         default=None,
         title="Description of the work",
-        description="The work in words, such as 'fine-tune a 7B model with LoRA on 100M tokens'; "
-        "with gpu_type 'auto' the run gets the cheapest type that holds this work.",
+        description="A description of the work, for example 'fine-tune a 7B model with LoRA on "
+        "100M tokens'. If gpu_type is 'auto', the cheapest GPU type with enough memory for "
+        "this work is selected.",
     )
     capacity_type: Literal["auto", "spot", "on-demand", "reserved"] = Field(
         default="auto",
         title="Capacity type",
-        description="The kind of capacity that the run may use, by default 'auto' for any.",
+        description="The capacity type that the run can use. Defaults to 'auto', which allows any "
+        "type.",
     )
     expected_duration_s: PositiveDuration | None = Field(
         default=None,
         alias="expected_duration",
         title="Expected duration",
-        description="How long one uninterrupted run takes, in seconds or as text such as '90m', "
-        "by default unknown.",
+        description="The expected duration of an uninterrupted run, in seconds or as text such as "
+        "'90m'. If not set, the duration is unknown.",
     )
     deadline: Deadline | None = Field(
         default=None,
         title="Deadline",
-        description="The time by which the run must end, such as '2026-09-01T18:00Z' or '6h' from "
-        "its submission, by default none; it affects spot or on-demand, and deadline-slack.",
+        description="The time by which the run must end, for example '2026-09-01T18:00Z', or '6h' "
+        "after the submission. Used to choose between spot and on-demand capacity, and for "
+        "the ordering key deadline-slack. By default, there is no deadline.",
     )
     budget_micro_usd: (
         Annotated[int, parsed_by(parse_budget), WithJsonSchema({"type": "number"})] | None
@@ -125,27 +133,29 @@ class GpuRequest(BaseModel):
         default=None,
         alias="budget_usd",
         title="Budget (USD)",
-        description="The largest cost of all attempts of the run together in USD, by default no "
-        "limit; at the limit the run saves and stops, or continues, as the policy says.",
+        description="The maximum total cost of all attempts of the run in USD. When the limit is "
+        "reached, the run saves and stops, or continues, depending on the policy. By default, "
+        "there is no limit.",
     )
     max_duration_s: PositiveDuration | None = Field(
         default=None,
         alias="max_duration",
         title="Maximum duration",
-        description="The maximum time that an attempt runs, in seconds or as text such as '12h', "
-        "by default the policy's limit.",
+        description="The maximum duration of an attempt, in seconds or as text such as '12h'. "
+        "Defaults to the limit in the policy.",
     )
     min_runtime_s: Duration | None = Field(
         default=None,
         alias="min_runtime",
         title="Minimum run time",
-        description="The time before an attempt may be preempted, in seconds or as text such as "
-        "'10m', by default the policy's.",
+        description="The minimum time before an attempt can be preempted, in seconds or as text "
+        "such as '10m'. Defaults to the value in the policy.",
     )
     checkpoint_uri: StoreUri | None = Field(
         default=None,
         title="Checkpoint store",
-        description="The folder or bucket of the run's checkpoints, by default the pool's.",
+        description="The directory or bucket in which checkpoints are stored. Defaults to the "
+        "checkpoint store of the pool.",
     )
     checkpoint_interval_s: Annotated[
         Annotated[int, Field(ge=1)] | None,
@@ -155,43 +165,47 @@ class GpuRequest(BaseModel):
         default=None,
         alias="checkpoint_interval",
         title="Checkpoint interval",
-        description="How often the run saves, in seconds or as text such as '10m', or 'auto' for "
-        "the policy's interval, the default.",
+        description="The interval between checkpoints, in seconds or as text such as '10m'. "
+        "Defaults to 'auto', which uses the interval of the policy.",
         json_schema_extra={"default": AUTO},
     )
     max_failures: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         default=None,
         title="Maximum failures",
-        description="The number of the run's own failures after which it is not retried, by "
-        "default the policy's.",
+        description="The number of failures after which the run is not retried. Only failures of "
+        "the run itself are counted. Defaults to the value in the policy.",
     )
     max_interruptions: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         default=None,
         title="Maximum interruptions",
-        description="The number of interruptions by the machine or its provider after which the "
-        "run is not retried, by default unlimited.",
+        description="The number of interruptions by the machine or the provider after which the "
+        "run is not retried. If not set, the number is unlimited.",
     )
     preemptible: bool = Field(
         default=True,
         title="Preemptible",
-        description="Whether runs of higher priority may preempt this run, by default true.",
+        description="Whether the run can be preempted by runs with a higher priority. Defaults to "
+        "true.",
     )
     user: Text | None = Field(
-        default=None, title="User", description="The user that the run's cost is charged to."
+        default=None, title="User", description="The user to whom the cost of the run is charged."
     )
     sweep: Text | None = Field(
         default=None,
         title="Sweep",
-        description="The sweep that the run belongs to; under fair share its runs come after the "
-        "user's other runs.",
+        description="The name of the sweep to which the run belongs. With fair share, runs of a "
+        "sweep are scheduled after other runs of the same user.",
     )
     model: Text | None = Field(
-        default=None, title="Model", description="The model that the run works on, for the reports."
+        default=None,
+        title="Model",
+        description="The name of the model on which the run works. Used in reports.",
     )
     gpu_priority: Text | None = Field(
         default=None,
         title="GPU priority",
-        description="The queue whose priority the run has, by default its own queue.",
+        description="The name of the queue from which the run takes its priority. Defaults to the "
+        "work queue of the run.",
     )
 
 

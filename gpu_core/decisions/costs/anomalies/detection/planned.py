@@ -11,13 +11,13 @@ from gpu_core.decisions.policy.calendar import PlannedRule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedActivity:
-    """Days on which more or less is spent than usual, as people know beforehand.
+    """A range of days on which you expect to spend more or less than usual.
 
     Attributes:
         name: What it is, such as `holidays` or `training of the new model`.
-        first_day: Its first UTC day.
+        first_day: The first day of the range, in UTC.
         last_day: Its last UTC day, the first or later.
-        team: The team that it concerns; None: everyone.
+        team: The team to which the range applies. If not set, the range applies to all teams.
     """
 
     name: str
