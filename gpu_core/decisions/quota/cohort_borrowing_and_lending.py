@@ -115,6 +115,10 @@ class QuotaUsage:
         # their unlent parts.
         self._used: dict[int, int] = {}
         self._holders: dict[tuple[str | None, str], int] = {}
+        # What the teams would hold if none borrowed: filled by the first question, after which the
+        # holdings that have changed since are recorded.
+        self._nominal_usage: QuotaUsage | None = None
+        self._outdated: set[tuple[str | None, str]] = set()
         self.borrowing_changes = 0
         """The number of times that a team or cohort started or ceased to use more than its quota.
         While it stands still, so does what `borrowers` answers."""
@@ -175,11 +179,27 @@ class QuotaUsage:
 
     def available_unborrowed(self, team: str | None, bucket: str) -> int:
         """How much could the team allocate if no other team borrowed, in thousandths of GPUs?"""
-        usage = self.copy()
-        for other, held_in in self._holders:
-            if held_in == bucket and other != team:
-                usage.release(other, bucket, self.borrowed(other, bucket))
-        return usage.available(team, bucket)
+        usage, own_borrowed = self._without_borrowing(), self.borrowed(team, bucket)
+        usage.allocate(team, bucket, own_borrowed)
+        available = usage.available(team, bucket)
+        usage.release(team, bucket, own_borrowed)
+        return available
+
+    def _without_borrowing(self) -> "QuotaUsage":
+        """The usage if no team borrowed; what has changed since the last question is followed."""
+        usage = self._nominal_usage
+        if usage is None:
+            usage = self._nominal_usage = QuotaUsage(self._tree)
+            self._outdated.update(self._holders)
+        for team, bucket in self._outdated:
+            held = self.held(team, bucket)
+            change = held - self.borrowed(team, bucket) - usage.held(team, bucket)
+            if change > 0:
+                usage.allocate(team, bucket, change)
+            elif change < 0:
+                usage.release(team, bucket, -change)
+        self._outdated.clear()
+        return usage
 
     def nominal_left(self, team: str | None, bucket: str) -> int:
         """How much of its nominal quota does the team not use, in thousandths of GPUs?"""
@@ -233,6 +253,8 @@ class QuotaUsage:
 
     def _change_holding(self, team: str | None, bucket: str, milli: int) -> None:
         self._holders[team, bucket] = self._holders.get((team, bucket), 0) + milli
+        if self._nominal_usage is not None:
+            self._outdated.add((team, bucket))
 
 
 def _nodes(

@@ -180,9 +180,7 @@ class Cycle:
 
     def _is_entitled(self, group: WorkloadGroup) -> bool:
         """Is it within its team's nominal quota?"""
-        entitlements = self._state.current.entitlements
-        within = entitlements.allowance(group.team, group.shape).reclaimable
-        return not within.isdisjoint(entitlements.wanted(group.shape))
+        return self._state.current.entitlements.is_within_nominal(group.team, group.shape)
 
     def _rank(self, cursor: _Cursor) -> tuple[bool, Key]:
         entry = cursor.entry

@@ -169,6 +169,13 @@ class Entitlements:
         self._allowances[team, milli] = found
         return found
 
+    def is_within_nominal(self, team: str | None, shape: Shape) -> bool:
+        """Is one of the flavors that it could use left to it of its team's nominal quota?"""
+        usage, milli = self._usage, shape.total_gpu_milli
+        return usage is not None and any(
+            milli <= usage.nominal_left(team, self._bucket(flavor)) for flavor in self.wanted(shape)
+        )
+
     def _left(self, team: str | None, usage: QuotaUsage) -> "list[_Left]":
         """The quota that is left to the team of each flavor now."""
         left = self._lefts.get(team)

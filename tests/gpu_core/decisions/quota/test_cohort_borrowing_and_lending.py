@@ -267,6 +267,37 @@ def test_the_order_of_changes_does_not_matter(used, rng):
     assert state(other) == state(usage)
 
 
+@given(
+    hybrid_sections(),
+    st.integers(0, 8),
+    st.lists(st.tuples(st.sampled_from(TEAMS), st.integers(0, 5)), max_size=12),
+)
+def test_without_borrowing_each_other_team_keeps_its_nominal_quota(sections, gpus, holdings):
+    """After each change, and for all teams; what a team holds may be more than it may have."""
+    tree = make_tree(gpus, **sections)
+    usage = QuotaUsage(tree)
+    for team, many in holdings:
+        change_milli = many * GPU - usage.held(team, BUCKET)
+        if change_milli < 0:
+            usage.release(team, BUCKET, -change_milli)
+        else:
+            usage.allocate(team, BUCKET, change_milli)
+        before = state(usage)
+        assert {t: usage.available_unborrowed(t, BUCKET) for t in TEAMS} == {
+            t: _with_own_alone_borrowing(tree, usage, t).available(t, BUCKET) for t in TEAMS
+        }
+        assert state(usage) == before
+
+
+def _with_own_alone_borrowing(tree, usage, team):
+    """A tree filled anew: the others hold what is within their nominal quota."""
+    filled = QuotaUsage(tree)
+    for other in TEAMS:
+        borrowed = 0 if other == team else usage.borrowed(other, BUCKET)
+        filled.allocate(other, BUCKET, usage.held(other, BUCKET) - borrowed)
+    return filled
+
+
 @given(hybrid_sections(), st.integers(0, 8), st.lists(st.integers(0, 4), min_size=6, max_size=6))
 def test_available_is_what_the_rules_allow(sections, gpus, holdings):
     """Against the rules themselves, tried out GPU by GPU."""
