@@ -1,17 +1,16 @@
 """`prefect-gpu catalog`: offerings with their prices, and their refresh from the provider."""
 
 import json
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from gpu_core.adapters.aws.catalog import PROVIDER, Look, look_at_aws
 from gpu_core.adapters.files.catalog_file import load_catalog, save_catalog
 from gpu_core.cli.catalog.table import changes_table, offerings_table, scores_table, types_table
+from gpu_core.cli.shared.tables import print_table
+from gpu_core.cli.shared.terminal import print_notice, terminal_width
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES, GpuType
 from gpu_core.decisions.catalog.offerings import Catalog, Offering
 from gpu_core.decisions.catalog.refresh import Refreshed, refreshed
@@ -39,12 +38,12 @@ def show(
     if as_json:
         print(json.dumps(_document(catalog, offerings), indent=2))
         return 0
-    console = Console()
     if with_all:
-        console.print(offerings_table(catalog, offerings))
+        print_table(offerings_table(catalog, offerings))
     else:
-        has_room = console.width >= _WITH_PLACE_COLUMNS
-        console.print(types_table(catalog, offerings, has_room=has_room))
+        columns = terminal_width()
+        has_room = columns is None or columns >= _WITH_PLACE_COLUMNS
+        print_table(types_table(catalog, offerings, has_room=has_room))
     return 0
 
 
@@ -81,18 +80,17 @@ def refresh(
 
 def _report(path: Path, after: Refreshed, look: Look, *, as_json: bool) -> None:
     for failure in look.failures:
-        print(f"prefect-gpu catalog refresh: {failure}", file=sys.stderr)
+        print_notice(f"prefect-gpu catalog refresh: {failure}")
     prices = len(look.observation.micro_usd_per_hour)
     if as_json:
         print(json.dumps(_refresh_document(path, after, look), indent=2))
         return
-    console = Console()
     if after.changes:
-        console.print(changes_table(after.changes))
+        print_table(changes_table(after.changes))
     if look.placement_scores:
-        console.print(scores_table(look.placement_scores))
+        print_table(scores_table(look.placement_scores))
     text = f"{prices} prices were found, {len(after.changes)} offerings changed"
-    console.print(f"{text}; kept in {path}." if prices else "Nothing was refreshed.")
+    print(f"{text}; kept in {path}." if prices else "Nothing was refreshed.")
 
 
 def _refresh_document(path: Path, after: Refreshed, look: Look) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpu_core.adapters.aws.catalog import PlacementScore
-from gpu_core.cli.shared.terminal import simple_table
+from gpu_core.cli.shared.tables import simple_table
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
 from gpu_core.decisions.catalog.offerings import Catalog, Offering
 from gpu_core.decisions.catalog.refresh import OfferingChange, change_rows
@@ -95,7 +95,7 @@ def _sources(catalog: Catalog) -> tuple[str, ...]:
 
 def changes_table(changes: Sequence[OfferingChange]) -> Table:
     """A row for each offering that is other than before."""
-    table = Table(title="Changes", title_justify="left")
+    table = Table(title="Changes")
     table.add_column("Offering", overflow="fold")
     for heading in ("Before", "Now"):
         table.add_column(heading, justify="right")
@@ -106,7 +106,7 @@ def changes_table(changes: Sequence[OfferingChange]) -> Table:
 
 def scores_table(scores: Sequence[PlacementScore]) -> Table:
     """A row for each zone and GPU type, the most promising first."""
-    table = Table(title="Spot placement scores, 1 to 10", title_justify="left")
+    table = Table(title="Spot placement scores, 1 to 10")
     for heading in ("GPU type", "Region", "Zone"):
         table.add_column(heading)
     table.add_column("Score", justify="right")

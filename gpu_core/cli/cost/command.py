@@ -1,15 +1,12 @@
 """`prefect-gpu cost report` and `export`: read the ledger, decide, print."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
-
-from rich.console import Console
 
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.policy_in_force import (
@@ -24,7 +21,8 @@ from gpu_core.cli.cost.garbage_collection import without_garbage_collection
 from gpu_core.cli.cost.kept_rows import RowsOnDisk
 from gpu_core.cli.cost.table import Show, report_csv, report_document, report_table
 from gpu_core.cli.cost.unknown_pool import name_unknown_pool
-from gpu_core.cli.shared.terminal import terminal_width
+from gpu_core.cli.shared.tables import print_table
+from gpu_core.cli.shared.terminal import print_notice, terminal_width
 from gpu_core.decisions.costs.billing.charges import Charges
 from gpu_core.decisions.costs.billing.focus import COLUMNS, focus_rows, parse_focus_version
 from gpu_core.decisions.costs.capacity.idle import IdleRule, parse_idle_rule, with_idle
@@ -45,9 +43,6 @@ from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.scheduling.reservations.calendar import windows_between
-
-_WIDEST = 1000
-"""Columns where a program reads the table: no name is cut, and no table is as wide."""
 
 
 class ReportFormat(StrEnum):
@@ -100,9 +95,7 @@ def run_report(
     elif output is ReportFormat.CSV:
         print(report_csv(report), end="")
     else:
-        width = terminal_width()
-        console = Console(width=width or _WIDEST)
-        console.print(report_table(report, limit, shown, width))
+        print_table(report_table(report, limit, shown, terminal_width()))
     return 0
 
 
@@ -201,8 +194,7 @@ def _name_unpriced(charges: Charges) -> None:
             f"{float(charges.unpriced_us / US_PER_HOUR):,.2f} hours of runs without GPUs"
         )
     if missing:
-        print(
+        print_notice(
             f"prefect-gpu cost export: {' and '.join(missing)} have no price and are not in the "
-            "file; give them one in the policy's rates or prices",
-            file=sys.stderr,
+            "file; give them one in the policy's rates or prices"
         )

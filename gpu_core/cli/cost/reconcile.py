@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,7 +10,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from gpu_core.adapters.files.text_file import read_text_file
@@ -23,6 +21,8 @@ from gpu_core.cli.cost.reconciled_runs import (
     reconciled_runs,
     run_documents,
 )
+from gpu_core.cli.shared.tables import print_table
+from gpu_core.cli.shared.terminal import print_notice
 from gpu_core.decisions.costs.billing.bill_lines import LineProblem, parse_bill
 from gpu_core.decisions.costs.billing.reconciliation import (
     MachineBill,
@@ -131,14 +131,13 @@ def _text(value: Any) -> str | None:
 
 
 def _print(reconciled: Reconciliation, limit: int) -> None:
-    console = Console()
-    console.print(_steps_table(reconciled))
+    print_table(_steps_table(reconciled))
     if reconciled.machines:
-        console.print(_machines_table(reconciled.machines[:limit], len(reconciled.machines)))
+        print_table(_machines_table(reconciled.machines[:limit], len(reconciled.machines)))
 
 
 def _steps_table(reconciled: Reconciliation) -> Table:
-    table = Table(title=_title(reconciled), title_justify="left")
+    table = Table(title=_title(reconciled))
     table.add_column("From the ledger to the bill", overflow="fold")
     table.add_column("USD", justify="right", no_wrap=True)
     exact = [reconciled.ledger_micro_usd, *reconciled.steps.values()]
@@ -153,7 +152,7 @@ def _steps_table(reconciled: Reconciliation) -> Table:
 
 def _machines_table(machines: Sequence[MachineBill], of: int) -> Table:
     title = "Machines of ours" if of == len(machines) else f"{len(machines)} of {of:,} machines"
-    table = Table(title=f"{title}, the largest difference first", title_justify="left")
+    table = Table(title=f"{title}, the largest difference first")
     table.add_column("Machine", overflow="fold")
     table.add_column("Node", overflow="fold")
     for name in ("Hours", "Billed", "Ledger", "Bill"):
@@ -232,13 +231,13 @@ def _name(problems: Sequence[LineProblem]) -> None:
     """Say which lines are in no sum."""
     for each in problems[:_NAMED_LINES]:
         detail = f" ({each.detail})" if each.detail else ""
-        print(f"line {each.number} {each.problem.value}{detail}; not counted", file=sys.stderr)
+        print_notice(f"line {each.number} {each.problem.value}{detail}; not counted")
     rest = Counter(each.problem for each in problems[_NAMED_LINES:])
     for problem, number in rest.items():
         what = problem.value
-        print(f"and {count(number, 'more line')}, each of which {what}", file=sys.stderr)
+        print_notice(f"and {count(number, 'more line')}, each of which {what}")
     if problems:
-        print(f"Not counted: {', '.join(_not_counted(problems))}", file=sys.stderr)
+        print_notice(f"Not counted: {', '.join(_not_counted(problems))}")
 
 
 def _not_counted(problems: Sequence[LineProblem]) -> list[str]:

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from gpu_core.cli.shared.tables import print_table
+from gpu_core.cli.shared.terminal import wrapped
 from gpu_core.decisions.costs.billing.run_bills import AttemptBill, RunBill, run_bills
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.units import count, format_usd
@@ -42,7 +43,7 @@ def print_runs(runs: Sequence[ReconciledRun], limit: int, *, dry_run: bool) -> N
     if not runs:
         return
     title = "Runs" if len(runs) <= limit else f"{limit} of {len(runs):,} runs"
-    table = Table(title=f"{title}, the most expensive first", title_justify="left")
+    table = Table(title=f"{title}, the most expensive first")
     table.add_column("Run", overflow="fold")
     table.add_column("Team", overflow="fold")
     for name in ("Charged", "Billed"):
@@ -50,16 +51,15 @@ def print_runs(runs: Sequence[ReconciledRun], limit: int, *, dry_run: bool) -> N
     for each in runs[:limit]:
         amounts = (each.bill.charged_micro_usd, each.bill.billed_micro_usd)
         table.add_row(each.run.name, each.run.team or "(none)", *map(format_usd, amounts))
-    console = Console()
-    console.print(table)
+    print_table(table)
     charged = sum(each.bill.charged_micro_usd for each in runs)
     billed = sum(each.bill.billed_micro_usd for each in runs)
     done = "would be marked" if dry_run else "marked"
-    console.print(
+    text = (
         f"{count(len(runs), 'run')} {done} as reconciled: charged {format_usd(charged)}, "
-        f"billed {format_usd(billed)}",
-        highlight=False,
+        f"billed {format_usd(billed)}"
     )
+    print(wrapped(text))
 
 
 def run_documents(runs: Iterable[ReconciledRun]) -> list[dict[str, Any]]:

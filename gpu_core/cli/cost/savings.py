@@ -1,14 +1,13 @@
 """`prefect-gpu cost savings`: what spot, elasticity and commitments saved in a month, and could."""
 
 import json
-import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, JustifyMethod
+from rich.console import JustifyMethod
 from rich.table import Table
 
 from gpu_core.adapters.files.catalog_file import load_sheet
@@ -18,6 +17,8 @@ from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.cli.cost.garbage_collection import without_garbage_collection
 from gpu_core.cli.cost.unknown_pool import name_unknown_pool
 from gpu_core.cli.shared.options import require_countable
+from gpu_core.cli.shared.tables import print_table
+from gpu_core.cli.shared.terminal import print_notice, wrapped
 from gpu_core.decisions.catalog.offerings import Catalog
 from gpu_core.decisions.costs.reports.cost_report import period_window
 from gpu_core.decisions.costs.savings.gpu_type_choice import CheaperType
@@ -99,27 +100,27 @@ def _ratio(percent: str | None) -> Fraction | None:
 
 
 def _print(found: MonthSavings) -> None:
-    console, window = Console(), found.window
+    window = found.window
     if not window.end > window.start:
-        console.print(
+        text = (
             "Unknown: the ledger has no machine of this month. "
             "Workers record machines as they come and go."
         )
+        print(wrapped(text))
         return
-    console.print(
-        f"Savings from {window.start:%Y-%m-%d %H:%M} up to {window.end:%Y-%m-%d %H:%M}, UTC"
-    )
+    start, end = window.start, window.end
+    print(wrapped(f"Savings from {start:%Y-%m-%d %H:%M} up to {end:%Y-%m-%d %H:%M}, UTC"))
     tables = savings_tables(found)
     for table in tables:
-        console.print(_table(table))
+        print_table(_table(table))
     if not tables:
-        console.print("The ledger has no machine with known prices in this time.")
+        print(wrapped("The ledger has no machine with known prices in this time."))
     for note in savings_notes(found):
-        print(f"prefect-gpu cost savings: {note}", file=sys.stderr)
+        print_notice(f"prefect-gpu cost savings: {note}")
 
 
 def _table(table: SavingsTable) -> Table:
-    printed = Table(title=table.title, title_justify="left")
+    printed = Table(title=table.title)
     for place, heading in enumerate(table.head):
         # Numbers are never cut; names break over lines instead.
         justify: JustifyMethod = "right" if place else "left"

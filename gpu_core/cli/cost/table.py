@@ -67,7 +67,7 @@ def report_table(
     widths = {name: max(len(name), *(len(row[name]) for row in every)) for name in columns}
     fitting = _fitting(widths, width, len(report.keys))
     left_out = [name for name in columns if name not in fitting]
-    table = Table(title=_title(report), title_justify="left", caption_justify="left")
+    table = Table(title=_title(report))
     if left_out:
         table.caption = f"Left out at this width: {', '.join(left_out)}"
     columns = fitting

@@ -1,8 +1,7 @@
 """A pool that is typed wrong costs nothing in any sum, like one that ran nothing."""
 
-import sys
-
 from gpu_core.adapters.ledger.store import Ledger
+from gpu_core.cli.shared.terminal import print_notice
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 
 
@@ -25,4 +24,4 @@ def name_unknown_pool(ledger: Ledger, pool: str | None, command: str) -> None:
         allowed=listed(known) if known else None,
         nearest=nearest_name(pool, known),
     )
-    print(f"prefect-gpu cost {command}: {problem}", file=sys.stderr)
+    print_notice(f"prefect-gpu cost {command}: {problem}")

@@ -1,7 +1,6 @@
 """`prefect-gpu gpus preflight`: check a held GPU, and free it if it passes."""
 
 import json
-import sys
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from gpu_core.adapters.compute.check import compute_on
 from gpu_core.adapters.nvml import GpuDiscoveryError, GpuSampler
 from gpu_core.cli.gpus.command import open_held_gpus, require_held
+from gpu_core.cli.shared.terminal import print_notice
 from gpu_core.decisions.telemetry.preflight import NEEDED_SAMPLES, GpuPreflight, preflight
 from gpu_core.decisions.telemetry.samples import GpuSample
 
@@ -34,7 +34,7 @@ def run_preflight(gpu_id: str, pause_s: float = 1.0, *, as_json: bool = False) -
             time.sleep(pause_s)
             samples += _sample(sampler, gpu_id)
     except GpuDiscoveryError as error:
-        print(f"{gpu_id} stays held: {error}", file=sys.stderr)
+        print_notice(f"{gpu_id} stays held: {error}")
         return 1
     finally:
         sampler.close()

@@ -6,12 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-
 from gpu_core.adapters.ledger.policy_in_force import policy_in_file, policy_in_force
 from gpu_core.adapters.ledger.source import open_to_read
-from gpu_core.cli.shared.terminal import simple_table
+from gpu_core.cli.shared.tables import print_table, simple_table
+from gpu_core.cli.shared.terminal import wrapped
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.units import format_usd
 from gpu_core.decisions.optimization.questions.answers import Answer, AnswerRow, answer
@@ -85,18 +83,17 @@ def _print(found: Answer, limit: int) -> None:
     table.add_column("", justify="right", no_wrap=True)
     shown, others = found.rows[:limit], found.rows[limit:]
     for row in shown:
-        table.add_row(escape(row.key or "(none)"), _amount(question.kind.unit, row.amount))
+        table.add_row(row.key or "(none)", _amount(question.kind.unit, row.amount))
     if others and found.total is not None:
         rest = sum(row.amount for row in others)
         table.add_row(f"{len(others):,} others", _amount(question.kind.unit, rest))
     if found.total is not None and len(found.rows) > 1:
         table.add_section()
         table.add_row("all", _amount(question.kind.unit, found.total))
-    console = Console()
-    console.print(escape(title if found.rows else f"{title}: nothing."))
+    print(wrapped(title if found.rows else f"{title}: nothing."))
     if found.rows:
-        console.print(table)
-    console.print(f"From {escape(found.origin)}.")
+        print_table(table)
+    print(wrapped(f"From {found.origin}."))
 
 
 def _amount(unit: Unit, amount: int | float) -> str:

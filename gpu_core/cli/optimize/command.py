@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from gpu_core.adapters.files.catalog_file import load_catalog
@@ -16,6 +14,8 @@ from gpu_core.adapters.ledger.optimization import read_optimization
 from gpu_core.adapters.ledger.policy_in_force import policy_in_file, policy_in_force
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.cli.shared.options import parse_day
+from gpu_core.cli.shared.tables import print_table
+from gpu_core.cli.shared.terminal import wrapped
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
 from gpu_core.decisions.catalog.offerings import combined
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
@@ -52,12 +52,11 @@ def run_optimize(
     if as_json:
         print(json.dumps(_document(found), indent=2))
         return 0
-    console = Console()
-    console.print(_workloads(found.analysis))
+    print_table(_workloads(found.analysis))
     if found.analysis.waste:
-        console.print(_waste(found.analysis))
-    console.print(_proposals(found.proposals))
-    console.print(escape(found.calibration.sentence))
+        print_table(_waste(found.analysis))
+    print_table(_proposals(found.proposals))
+    print(wrapped(found.calibration.sentence))
     return 0
 
 
@@ -142,13 +141,13 @@ def _document(found: Optimization) -> dict[str, Any]:
 
 def _workloads(analysis: Analysis) -> Table:
     title = f"Most expensive deployments: {format_usd(analysis.cost_micro_usd)} in all"
-    table = Table("Deployment", "Team", title=title, title_justify="left")
+    table = Table("Deployment", "Team", title=title)
     for head in ("Runs", "GPU-h", "Cost"):
         table.add_column(head, justify="right")
     for work in analysis.workloads[:_MOST_ROWS]:
         table.add_row(
-            escape(work.deployment),
-            escape(work.team or "no team"),
+            work.deployment,
+            work.team or "no team",
             f"{work.runs:,}",
             f"{work.gpu_hours:,.1f}",
             format_usd(work.cost_micro_usd),
@@ -157,25 +156,28 @@ def _workloads(analysis: Analysis) -> Table:
 
 
 def _waste(analysis: Analysis) -> Table:
-    table = Table("Kind", title="Paid for nothing", title_justify="left")
+    table = Table("Kind", title="Paid for nothing")
     table.add_column("Cost", justify="right")
     table.add_column("How it is known")
     for waste in analysis.waste:
-        table.add_row(escape(waste.kind), format_usd(waste.cost_micro_usd), escape(waste.note))
+        table.add_row(waste.kind, format_usd(waste.cost_micro_usd), waste.note)
     return table
 
 
 def _proposals(proposals: Sequence[Proposal]) -> Table:
     title = "Proposals" if proposals else "Proposals: none"
-    table = Table("Id", "Deployment", "Change", title=title, title_justify="left")
+    table = Table(title=title)
+    table.add_column("Id", no_wrap=True)
+    for head in ("Deployment", "Change"):
+        table.add_column(head)
     table.add_column("Saving in 30 days", justify="right")
     table.add_column("80 % interval", justify="right")
     for proposal in proposals:
         saving = proposal.saving
         table.add_row(
             proposal.proposal_id,
-            escape(proposal.deployment),
-            escape("; ".join(change_text(change) for change in proposal.changes)),
+            proposal.deployment,
+            "; ".join(change_text(change) for change in proposal.changes),
             format_usd(saving.micro_usd(saving.expected)),
             percent_range(saving),
         )

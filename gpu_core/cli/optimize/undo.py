@@ -1,7 +1,6 @@
 """`prefect-gpu optimize undo`: read the record, compare the deployment, set it back."""
 
 import getpass
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -12,6 +11,7 @@ from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.prefect.deployments import read_target, write_job_variables
 from gpu_core.cli.shared.exit_codes import DONE, NO
 from gpu_core.cli.shared.prefect_api import ask
+from gpu_core.cli.shared.terminal import print_notice
 from gpu_core.decisions.optimization.proposals.changes import (
     ChangeRefused,
     ChangeStep,
@@ -33,7 +33,7 @@ def run_undo(proposal_id: str, ledger_url: Callable[[], str], by: str | None) ->
         record = read_proposal(ledger, proposal_id)
         step = ask(lambda client: _set_back(client, record))
         if isinstance(step, ChangeRefused):
-            print(f"prefect-gpu optimize undo: {step.why}", file=sys.stderr)
+            print_notice(f"prefect-gpu optimize undo: {step.why}")
             return NO
         append_records(ledger, undone(record, by or getpass.getuser(), datetime.now(UTC)))
     names = ", ".join(sorted(record.proposal.job_variables))

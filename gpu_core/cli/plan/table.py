@@ -5,11 +5,11 @@ from datetime import datetime
 from enum import Enum
 from itertools import groupby
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpu_core.cli.shared.terminal import simple_table, wrapped
+from gpu_core.cli.shared.tables import print_table, simple_table
+from gpu_core.cli.shared.terminal import terminal_width, wrapped
 from gpu_core.decisions.model.errors import listed
 from gpu_core.decisions.model.units import count, format_duration, format_usd
 from gpu_core.decisions.offerings.constraints import Constraints
@@ -56,17 +56,16 @@ def print_plan(
         _print_line(line)
     if choice is None:
         return
-    console = Console()
     if choice.candidates:
         best = choice.candidates[0].option
         kinds = _one_for_each_kind(choice.candidates)
         has_limits = constraints.deadline_at is not None or constraints.budget_micro_usd is not None
-        console.print()
-        console.print(_table(kinds[:top], _Room.of(console.width), has_limits=has_limits))
+        print()
+        print_table(_table(kinds[:top], _Room.of(terminal_width()), has_limits=has_limits))
         if len(kinds) > top:
-            console.print(f"{len(kinds) - top} more: --top {len(kinds)} shows all")
-        console.print()
-        console.print(_memory(best))
+            _print_line(f"{len(kinds) - top} more: --top {len(kinds)} shows all")
+        print()
+        print_table(_memory(best))
     for line in _unused(choice):
         _print_line(line)
 
@@ -142,8 +141,10 @@ class _Room(Enum):
     WIDE = "the place and the ranges, too"
 
     @classmethod
-    def of(cls, columns: int) -> "_Room":
-        """The most that a terminal of this width has room for."""
+    def of(cls, columns: int | None) -> "_Room":
+        """The most that a terminal of this width has room for; None: a pipe, which has all."""
+        if columns is None:
+            return cls.WIDE
         if columns < _MEDIUM_COLUMNS:
             return cls.NARROW
         return cls.MEDIUM if columns < _WIDE_COLUMNS else cls.WIDE

@@ -12,8 +12,8 @@ from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.prefect.artifacts import find_artifact
 from gpu_core.adapters.prefect.work_pool import read_pool_status, read_pools, read_waiting
-from gpu_core.cli.queue.layout import wrapped
 from gpu_core.cli.queue.table import holder_lines, waiting_lines
+from gpu_core.cli.shared.folding import fold
 from gpu_core.cli.shared.prefect_api import ask
 from gpu_core.cli.shared.terminal import terminal_width
 from gpu_core.decisions.checks.doctor.prefect_pool import OUR_TYPES
@@ -72,10 +72,10 @@ def queue(pool: str, *, as_json: bool) -> int:
 
 def _shown(pool: str, line: PublishedLine, now: datetime, width: int | None) -> Iterator[str]:
     for notice in line.notices:
-        yield from wrapped(f"! {notice}", width)
+        yield from fold(f"! {notice}", width)
     if (line.entries or line.holders) and not line.is_served and line.published_at is not None:
         at = f"{line.published_at:%Y-%m-%d %H:%M:%S} UTC"
-        yield from wrapped(f"No worker is online. State as of {at}:", width)
+        yield from fold(f"No worker is online. State as of {at}:", width)
     yield from holder_lines(pool, line.holders, now, width)
     yield ""
     if line.entries:
@@ -83,9 +83,9 @@ def _shown(pool: str, line: PublishedLine, now: datetime, width: int | None) -> 
     unseen = line.waiting - len(line.entries)
     if unseen > 0:
         more = count(unseen, "more run" if line.entries else "run")
-        yield from wrapped(f"{more} in pool {pool!r}: due, not yet polled by a GPU worker.", width)
+        yield from fold(f"{more} in pool {pool!r}: due, not yet polled by a GPU worker.", width)
     elif not line.entries:
-        yield from wrapped(f"No run waits in pool {pool!r}.", width)
+        yield from fold(f"No run waits in pool {pool!r}.", width)
 
 
 async def _read(client: PrefectClient, pool: str, now: datetime) -> PublishedLine:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from gpu_core.cli.queue.layout import QueueRow, isolated, lines, wrapped
+from gpu_core.cli.queue.layout import QueueRow, lines
+from gpu_core.cli.shared.folding import fold, isolated
 from gpu_core.decisions.costs.reports.holders_table import HoldersTableEntry, gpus_text
 from gpu_core.decisions.model.units import count, format_duration, format_usd
 from gpu_core.decisions.scheduling.queue.queue_table import QueueTableEntry
@@ -25,13 +26,13 @@ def holder_lines(
         width: Of the terminal; None: a pipe.
     """
     if not entries:
-        yield from wrapped(f"No run holds GPUs of pool {pool!r}.", width)
+        yield from fold(f"No run holds GPUs of pool {pool!r}.", width)
         return
     costs = [entry.cost_micro_usd(now) for entry in entries]
     known = sum(cost for cost in costs if cost is not None)
     unpriced = ", and an unknown part without a price" if None in costs else ""
     verb = "holds" if len(entries) == 1 else "hold"
-    yield from wrapped(
+    yield from fold(
         f"{count(len(entries), 'run')} of pool {pool!r} {verb} GPUs: "
         f"{format_usd(known)} so far{unpriced}.",
         width,
@@ -51,7 +52,7 @@ def waiting_lines(
         width: Of the terminal; None: a pipe.
     """
     verb = "waits" if len(entries) == 1 else "wait"
-    yield from wrapped(f"{count(len(entries), 'run')} of pool {pool!r} {verb}.", width)
+    yield from fold(f"{count(len(entries), 'run')} of pool {pool!r} {verb}.", width)
     yield from lines(_WAITING, [_waiting(entry, now) for entry in entries], width)
 
 

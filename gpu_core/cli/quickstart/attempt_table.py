@@ -13,7 +13,7 @@ from gpu_core.decisions.telemetry.use_text import SIMULATED, format_energy, form
 
 def attempt_table(costs: Sequence[RunCost]) -> Table:
     """The attempts that held GPUs, by run and number; what is simulated is said below."""
-    table = Table(title="GPUs of each attempt", title_justify="left", caption_justify="left")
+    table = Table(title="GPUs of each attempt")
     table.add_column("Run")
     for heading in ("Attempt", "GPUs", "Held for", "Mean", "95 %", "Busy", "Energy"):
         table.add_column(heading, justify="right")

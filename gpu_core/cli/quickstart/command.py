@@ -13,6 +13,7 @@ from rich.console import Console
 
 from gpu_core.cli.quickstart.progress import WaitIndicator
 from gpu_core.cli.quickstart.services import Addresses, Service, Services, free_port
+from gpu_core.cli.shared.terminal import console
 from gpu_core.decisions.model.errors import InvalidInput
 
 _MARKER = "prefect-gpu-quickstart"
@@ -35,9 +36,8 @@ def quickstart(folder: Path, *, keep: bool) -> int:
     Raises:
         InvalidInput: This is no clone of the project, or the folder has other contents.
     """
-    console = Console(highlight=False)
     # One width for a terminal, a pipe and the documentation.
-    console.width = _WIDTH
+    out = console(_WIDTH, has_markup=True)
     folder = folder.resolve()
     if not Path("prefect.yaml").is_file() or not Path("flows/train_digits.py").is_file():
         raise InvalidInput(
@@ -53,16 +53,16 @@ def quickstart(folder: Path, *, keep: bool) -> int:
     try:
         with Services(folder / "logs", os.environ) as services:
             try:
-                is_right = _story(console, services, folder, keep=keep)
+                is_right = _story(out, services, folder, keep=keep)
                 if keep:
-                    console.print("\nThe servers stay up. Ctrl-C stops them.")
+                    out.print("\nThe servers stay up. Ctrl-C stops them.")
                     threading.Event().wait()
             except KeyboardInterrupt:
-                console.print("\nStopping.")
+                out.print("\nStopping.")
             finally:
                 # A second Ctrl-C must not leave anything behind.
                 _ignore_signals()
-                with WaitIndicator(console, "The servers are stopping"):
+                with WaitIndicator(out, "The servers are stopping"):
                     services.stop_all()
     finally:
         # Only now: a worker that lives would give a killed run its next attempt.
@@ -70,14 +70,14 @@ def quickstart(folder: Path, *, keep: bool) -> int:
     return 0 if is_right else 1
 
 
-def _story(console: Console, services: Services, folder: Path, *, keep: bool) -> bool:
+def _story(out: Console, services: Services, folder: Path, *, keep: bool) -> bool:
     addresses = Addresses(
         prefect=f"http://127.0.0.1:{free_port()}", mlflow=f"http://127.0.0.1:{free_port()}"
     )
     os.environ["PREFECT_API_URL"] = f"{addresses.prefect}/api"
     services.use(os.environ)
-    console.rule("[bold]1. Servers[/]", align="left")
-    with WaitIndicator(console, "Prefect's server and MLflow are starting"):
+    out.rule("[bold]1. Servers[/]", align="left")
+    with WaitIndicator(out, "Prefect's server and MLflow are starting"):
         prefect, mlflow = _start_servers(services, folder, addresses)
         # Prefect reads its settings when it is first imported, so that it is imported after them.
         from gpu_core.cli.quickstart.demo import play_story
@@ -85,10 +85,10 @@ def _story(console: Console, services: Services, folder: Path, *, keep: bool) ->
         from gpu_core.cli.setup.options import SetupOptions
 
         services.wait_until_up(prefect, f"{addresses.prefect}/api/health", _UP_S)
-        console.print(f"  Prefect   {addresses.prefect}")
+        out.print(f"  Prefect   {addresses.prefect}")
         services.wait_until_up(mlflow, f"{addresses.mlflow}/health", _UP_S)
-        console.print(f"  MLflow    {addresses.mlflow}")
-    console.rule("[bold]2. prefect-gpu setup[/]", align="left")
+        out.print(f"  MLflow    {addresses.mlflow}")
+    out.rule("[bold]2. prefect-gpu setup[/]", align="left")
     options = SetupOptions(
         pool="gpu",
         policy_path=Path("deployments/policy.yaml"),
@@ -97,7 +97,7 @@ def _story(console: Console, services: Services, folder: Path, *, keep: bool) ->
         mlflow_uri=addresses.mlflow,
         checkpoint_uri=str(folder / "checkpoints"),
     )
-    with WaitIndicator(console, "Creating the pool, its queues, blocks and deployments"):
+    with WaitIndicator(out, "Creating the pool, its queues, blocks and deployments"):
         setup(options)
     services.start(
         "worker",
@@ -113,7 +113,7 @@ def _story(console: Console, services: Services, folder: Path, *, keep: bool) ->
             "quickstart",
         ],
     )
-    return play_story(console, services, folder, addresses, keep=keep)
+    return play_story(out, services, folder, addresses, keep=keep)
 
 
 def _start_servers(

@@ -30,6 +30,7 @@ from gpu_core.cli.quickstart.attempt_table import attempt_table
 from gpu_core.cli.quickstart.progress import WaitIndicator
 from gpu_core.cli.quickstart.run_table import run_table
 from gpu_core.cli.quickstart.services import Addresses, ServiceError, Services
+from gpu_core.cli.shared.tables import print_table
 from gpu_core.decisions.checkpoints.object_names import committed
 from gpu_core.decisions.costs.anomalies.report.daily_report import artifact_keys
 from gpu_core.decisions.costs.mlflow.mlflow_views import view_link
@@ -106,8 +107,8 @@ class _Story:
             is_right = was_reported and is_right
             self._console.rule("[bold]6. What it cost[/]", align="left")
             costs = self._costs()
-            self._console.print(run_table(costs))
-            self._console.print(attempt_table(costs))
+            print_table(run_table(costs), self._console)
+            print_table(attempt_table(costs), self._console)
             await self._print_addresses(training, twin, nightly)
         return is_right
 

@@ -11,7 +11,7 @@ from gpu_core.decisions.model.units import format_duration, format_usd
 
 def run_table(costs: Sequence[RunCost]) -> Table:
     """The runs in the order of their submission, and their sum."""
-    table = Table(title="Runs", title_justify="left")
+    table = Table(title="Runs")
     for heading, justify in COLUMNS:
         table.add_column(heading, justify=justify)
     for cost in sorted(costs, key=lambda cost: cost.run.submitted_at):

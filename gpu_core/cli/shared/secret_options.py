@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cyclopts import Parameter
 
+from gpu_core.cli.shared.terminal import print_notice
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.redaction import secrets_in
 
@@ -48,10 +49,9 @@ def secret_option(name: str, value: str | None, file: str | None) -> str | None:
     if value is None:
         return os.environ.get(variable_of(name)) or None
     if secrets_in(value):
-        print(
+        print_notice(
             f"  ! --{name}: its password is in the list of processes while this command runs; "
-            f"--{name}-file and {variable_of(name)} keep it hidden",
-            file=sys.stderr,
+            f"--{name}-file and {variable_of(name)} keep it hidden"
         )
     return str(value)
 

@@ -1,44 +1,56 @@
-"""Text within a terminal's width."""
+"""The terminal of the person who gave the command, or the pipe of a program."""
 
 import shutil
 import sys
-import textwrap
+from typing import TYPE_CHECKING, TextIO
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
+from gpu_core.cli.shared.folding import fold
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _LEAST_COLUMNS = 20
+_LINES = 25
+_PIPE_COLUMNS = 10_000
+"""The width where a program reads the output: no table and no sentence is as wide."""
 
 
-def terminal_width() -> int | None:
-    """How many columns has the terminal? None: the output goes to a program, one record a line."""
-    return max(_LEAST_COLUMNS, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+def terminal_width(stream: TextIO | None = None) -> int | None:
+    """How many columns has the terminal? None: the output goes to a program, one record a line.
+
+    Args:
+        stream: Where the output goes; None: standard output.
+    """
+    if not (stream or sys.stdout).isatty():
+        return None
+    return max(_LEAST_COLUMNS, shutil.get_terminal_size().columns)
 
 
-def wrapped(text: str, indent: str) -> str:
+def console(columns: int | None = None, *, has_markup: bool = False) -> "Console":
+    """Standard output for tables: as wide as the terminal; in a pipe, nothing is cut.
+
+    Args:
+        columns: A width for terminals and pipes alike; None: the terminal's.
+        has_markup: `[bold]` in a text is a style. False: names and sentences are printed as they
+            are, such as a run named `[red]`.
+    """
+    from rich.console import Console  # every command would load it, and few print tables
+
+    width = columns or terminal_width() or _PIPE_COLUMNS
+    # Without a height it would take every dumb terminal (TERM=dumb) for 80 columns.
+    return Console(width=width, height=_LINES, markup=has_markup, emoji=False, highlight=False)
+
+
+def print_notice(text: str) -> None:
+    """Print a sentence on standard error, in lines that fit."""
+    print("\n".join(fold(text, terminal_width(sys.stderr), "  ")), file=sys.stderr)
+
+
+def wrapped(text: str, indent: str = "") -> str:
     """The text in lines that fit; one line where a program reads it.
 
     Args:
         text: Its own indentation stays.
         indent: Of the lines after the first.
     """
-    if not sys.stdout.isatty():
-        return text
-    columns = max(40, shutil.get_terminal_size().columns)
-    return textwrap.fill(
-        text, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
-
-
-def simple_table(title: str, caption: str | None = None) -> Table:
-    """A table with a line under its headings alone."""
-    return Table(
-        title=title,
-        title_justify="left",
-        caption=None if caption is None else Text(caption),
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
+    return "\n".join(fold(text, terminal_width(), indent))

@@ -1,10 +1,7 @@
 """A mistake on the command line, in the form of all errors of this project."""
 
-import shutil
 import sys
-import textwrap
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from cyclopts import (
@@ -16,6 +13,8 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
+from gpu_core.cli.shared.folding import fold
+from gpu_core.cli.shared.terminal import terminal_width
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 
 
@@ -50,21 +49,17 @@ def usage_error(error: CycloptsError, example: str | None = None) -> InvalidInpu
 
 def error_text(mistakes: Sequence[Sequence[str]]) -> str:
     """Mistakes for stderr: on a terminal a line or more for each clause, else a line for each."""
-    if not sys.stderr.isatty():
+    columns = terminal_width(sys.stderr)
+    if columns is None:
         return "\n".join("; ".join(clauses) for clauses in mistakes)
-    columns = max(40, shutil.get_terminal_size().columns)
-    return "\n".join(_wrapped(clauses, columns) for clauses in mistakes)
+    return "\n".join(line for clauses in mistakes for line in _folded(clauses, columns))
 
 
-def _wrapped(clauses: Sequence[str], columns: int) -> str:
-    fill = partial(textwrap.fill, width=columns, break_long_words=False, break_on_hyphens=False)
+def _folded(clauses: Sequence[str], columns: int) -> Iterator[str]:
     first, *others = clauses
-    return "\n".join(
-        (
-            fill(first, subsequent_indent="  "),
-            *(fill(each, initial_indent="  ", subsequent_indent="    ") for each in others),
-        )
-    )
+    yield from fold(first, columns, "  ")
+    for each in others:
+        yield from fold(f"  {each}", columns, "    ")
 
 
 def _no_choice(field: str, got: str, names: list[str]) -> InvalidInput:

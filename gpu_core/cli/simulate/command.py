@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.files.text_file import is_file
 from gpu_core.adapters.traces.clusters import shorthand_nodes
@@ -23,6 +21,8 @@ from gpu_core.adapters.traces.openb import (
     read_openb_shapes,
 )
 from gpu_core.adapters.traces.table import read_table
+from gpu_core.cli.shared.tables import print_table
+from gpu_core.cli.shared.terminal import wrapped
 from gpu_core.cli.simulate.offered_load import run_offering
 from gpu_core.cli.simulate.options import SimulateOptions
 from gpu_core.cli.simulate.table import simulation_table
@@ -84,11 +84,10 @@ def run_simulate(options: SimulateOptions) -> int:
     if options.as_json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
     else:
-        console = Console()
-        console.print(simulation_table([(row.policy, row.metrics, row.cpu_s) for row in rows]))
+        print_table(simulation_table([(row.policy, row.metrics, row.cpu_s) for row in rows]))
         found = fitting({row.policy: row.metrics for row in rows})
         if found is not None:
-            console.print(found.text, highlight=False, markup=False)
+            print(wrapped(found.text))
     return 0
 
 

@@ -5,8 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from rich.console import Console
-
+from gpu_core.cli.shared.tables import print_table
 from gpu_core.cli.simulate.table import comparison
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.policy.policy import Policy
@@ -42,7 +41,7 @@ def run_offering(
         print(json.dumps([asdict(column) for column in columns], indent=2))
     else:
         offered = [(column.policy, column.offering, column.cpu_s) for column in columns]
-        Console().print(comparison("Offered in order, none ends", offered, _ROWS))
+        print_table(comparison("Offered in order, none ends", offered, _ROWS))
     return 0
 
 

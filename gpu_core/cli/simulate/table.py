@@ -23,7 +23,7 @@ def comparison(
     rows: Sequence[tuple[str, Callable[[Values], str]]],
 ) -> Table:
     """A column for each policy's name, values and CPU seconds, and these rows."""
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title)
     table.add_column("")
     for name, _, _ in columns:
         table.add_column(name, justify="right")

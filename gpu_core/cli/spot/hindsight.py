@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from gpu_core.adapters.traces.ledger import read_records
+from gpu_core.cli.shared.tables import print_table
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.cluster import SPOT
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, format_duration, format_usd
@@ -62,7 +62,7 @@ def run_spot_hindsight(ledger: str, price_ratio: float | None, *, as_json: bool)
     if as_json:
         print(json.dumps(_document(found), indent=2))
     else:
-        Console().print(_table(found))
+        print_table(_table(found))
     return 0
 
 
@@ -99,8 +99,6 @@ def _table(found: SpotHindsight) -> Table:
     table = Table(
         title="Finished spot runs compared with the best possible in hindsight",
         caption="; ".join(left_out),
-        title_justify="left",
-        caption_justify="left",
     )
     table.add_column("Run")
     for header in ("GPUs", "Work", "Took", "Paid", "Best possible", "By the best"):

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
-from rich.console import Console
 from rich.table import Table
 
 from gpu_core.adapters.traces.spot import read_spot_trace
+from gpu_core.cli.shared.tables import print_table
 from gpu_core.cli.spot.options import SpotReplayOptions
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR
@@ -69,7 +69,7 @@ def run_spot_replay(files: tuple[Path, ...], ledger: str | None, options: SpotRe
     if options.as_json:
         print(json.dumps(asdict(comparison), indent=2))
     else:
-        Console().print(comparison_table(comparison))
+        print_table(comparison_table(comparison))
     return int(any(result.misses for result in comparison.results))
 
 
@@ -77,7 +77,6 @@ def comparison_table(comparison: StrategyComparison) -> Table:
     """A table with a column for each strategy, and one for the optimum."""
     table = Table(
         title=f"Spot was up {comparison.spot_up:.1%} of the time; 1.0 is the cost on on-demand",
-        title_justify="left",
     )
     table.add_column("")
     for result in comparison.results:

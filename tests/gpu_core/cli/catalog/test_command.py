@@ -48,10 +48,7 @@ def refresh(
     return main(["catalog", "refresh", "--catalog", str(path), *more])
 
 
-def test_show_lists_what_can_be_had(
-    catalog_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
+def test_show_lists_what_can_be_had(catalog_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["catalog", "show", "--all", "--catalog", str(catalog_path)]) == 0
     printed = capsys.readouterr().out
     assert "none there" in printed
@@ -59,11 +56,17 @@ def test_show_lists_what_can_be_had(
     assert "aws: a test" in printed
 
 
+def on_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "dumb")  # without styles
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+
+
 def test_all_offerings_are_whole_in_80_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the catalog that is installed: a cell wraps between words, and no number is cut."""
-    monkeypatch.setenv("COLUMNS", "80")
+    on_terminal(monkeypatch, 80)
     assert main(["catalog", "show", "--all"]) == 0
     printed = capsys.readouterr().out
     assert main(["catalog", "show", "--all", "--json"]) == 0
@@ -81,9 +84,8 @@ def test_all_offerings_are_whole_in_80_columns(
 
 
 def test_show_has_a_row_for_each_gpu_type_with_its_lowest_prices(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
     memory = make_row(4.0, None, "h100-80gb")
     memory["prices"][0]["from_memory"] = True
     sheet = make_sheet(
@@ -118,9 +120,8 @@ def test_show_as_json_has_every_figure_with_its_unit_and_date(
 
 
 def test_show_says_which_prices_are_unknown_or_of_an_unknown_day(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "140")
     row = make_row(10.0)
     row["prices"][0]["from_memory"] = True
     other = make_row(9.0)
@@ -152,7 +153,7 @@ def test_words_stay_whole_in_any_terminal(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
+    on_terminal(monkeypatch, columns)
     assert main(["catalog", "show", "--catalog", str(catalog_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= columns
@@ -190,7 +191,6 @@ def test_refresh_keeps_what_was_found_and_reports_what_was_not(
 def test_refresh_shows_its_changes(
     catalog_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
     assert refresh(monkeypatch, catalog_path, {make_key("p9.large"): 9_000_000}) == 0
     printed = capsys.readouterr().out
     assert "$10.00" in printed

@@ -21,9 +21,8 @@ def asked(tmp_path: Path) -> list[str]:
 
 
 def test_a_list_names_the_dearest_deployment_and_each_saving_with_its_interval(
-    asked: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
     assert main(["optimize", *asked, "--with-generated"]) == 0
     said = capsys.readouterr().out
     for text in ("generated-finetune-7b/generated", "capacity_type: spot", "%", "The replay of"):

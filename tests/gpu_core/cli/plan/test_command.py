@@ -18,9 +18,8 @@ Plan = Callable[..., int]
 
 
 @pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+def plan(tmp_path: Path) -> Plan:
     """The command on a catalog of two instance types."""
-    monkeypatch.setenv("COLUMNS", "140")
     path = tmp_path / "catalog.json"
     sheet = make_sheet(
         a100_8x=make_row(20.0, {"a": 8.0}, "a100-80gb"),

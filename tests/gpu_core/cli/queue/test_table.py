@@ -73,14 +73,15 @@ def test_who_holds_gpus_since_when_at_what_cost_and_until_when():
 
 
 def test_a_narrow_terminal_has_a_paragraph_for_each_run():
-    """No column is cut, and no word is broken."""
+    """No column is cut, and a fact that fits a line is on one."""
     assert holding(40) == [
         "1 run of pool 'gpu' holds GPUs: $3.00 so",
         "far.",
         "train",
         "    Team vision, GPUs 4 × a100-80gb,",
-        "    Nodes node-1, Held since 11:50:00",
-        "    UTC (10m 00s), Cost so far $3.00,",
+        "    Nodes node-1,",
+        "    Held since 11:50:00 UTC (10m 00s),",
+        "    Cost so far $3.00,",
         "    May run until 13:00:00 UTC",
     ]
 
