@@ -21,6 +21,7 @@ WORKER_TYPE: Mapping[str, str] = {
 AT_THE_TOP: Mapping[str, Mapping[str, str]] = {
     "worker": {
         "base.py": "what Prefect calls: the loop around the cycle",
+        "run_submission.py": "what Prefect calls to start an admitted run",
         "scheduler.py": "the cycle, a list of its steps",
         "infrastructure.py": "what both worker types implement, and every room speaks of",
     },
@@ -33,9 +34,7 @@ AT_THE_TOP: Mapping[str, Mapping[str, str]] = {
 MAX_LINES = 500
 """Of a file: a longer one has a second subject, which a reader does not look for there."""
 
-LONGER: Mapping[str, str] = {
-    "worker/base.py": "what Prefect calls; how runs start would be a file of its own",
-}
+LONGER: Mapping[str, str] = {}
 """Files with more lines, each with its reason."""
 
 IMPORTED_BY_USERS = ("runtime", "testing")

@@ -3,7 +3,7 @@
 import anyio.abc
 from prefect.workers.base import BaseWorker
 
-from gpu_core.worker.base import GpuWorker, Submitted
+from gpu_core.worker.base import GpuWorker
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.process.gpus.devices_lock import DevicesLock
@@ -11,6 +11,7 @@ from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.process.leadership.file_lock import FileLock
 from gpu_core.worker.process.leadership.leadership import MachineLeadership
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration, GpuProcessVariables
+from gpu_core.worker.run_submission import Submitted
 from gpu_core.worker.startup.leadership import Leadership
 from gpu_core.worker.startup.settings import file_name
 from gpu_core.worker.watch.policy import PolicySource
