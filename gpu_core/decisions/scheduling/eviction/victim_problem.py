@@ -15,7 +15,7 @@ from gpu_core.decisions.scheduling.eviction.victim_search import (
     VictimProblem,
 )
 from gpu_core.decisions.scheduling.eviction.victims import counts_only_gpus, release_holding
-from gpu_core.decisions.scheduling.state.allocations import Holding
+from gpu_core.decisions.scheduling.state.allocations import Account, Holding
 from gpu_core.decisions.scheduling.state.quota_usage import Entitlements
 
 
@@ -49,16 +49,28 @@ class QuotaCheck:
     ) -> Callable[[int], frozenset[Flavor]]:
         """The flavors that quota leaves open without a set of these, for many sets, as bits.
 
-        An answer costs as much as the set differs from the nearer of two that were asked about.
+        Sets that free as much quota of each account have one answer. A new one costs as much as the
+        set differs from the nearer of two that were asked about.
         """
         if not self._entitlements.has_quotas:
             always = self._entitlements.allowance(self._team, self._shape).open
             return lambda _victims: always
         few, many = (_Without(self._entitlements, holdings) for _ in range(2))
+        alike: dict[tuple[Account, int], int] = {}
+        for number, holding in enumerate(holdings):
+            frees = holding.account, holding.gpu_milli
+            alike[frees] = alike.get(frees, 0) | 1 << number
+        sets_alike = tuple(alike.values())
+        known: dict[tuple[int, ...], frozenset[Flavor]] = {}
 
         def open_flavors(victims: int) -> frozenset[Flavor]:
-            near = min(few, many, key=lambda known: known.distance(victims))
-            return near.move_to(victims).allowance(self._team, self._shape).open
+            freed = tuple([(victims & these).bit_count() for these in sets_alike])
+            found = known.get(freed)
+            if found is None:
+                near = min(few, many, key=lambda without: without.distance(victims))
+                left = near.move_to(victims)
+                found = known[freed] = left.allowance(self._team, self._shape).open
+            return found
 
         return open_flavors
 
@@ -212,28 +224,9 @@ def _open_groups(
         flavors = open_flavors(victims)
         return frozenset(n for n, group in enumerate(groups) if group.flavor in flavors)
 
-    at_least, at_most = open_groups(0), open_groups(everything)
-    if at_least == at_most:
-        return lambda _victims: at_most
+    at_most = open_groups(everything)
     # More victims never close a group: what lies between two sets with the same groups has them.
-    enough, not_enough = [everything], [0]
-
-    @cache
-    def between(victims: int) -> frozenset[int]:
-        for known in enough:
-            if known & ~victims == 0:
-                return at_most
-        for known in not_enough:
-            if victims & ~known == 0:
-                return at_least
-        found = open_groups(victims)
-        if found == at_most:
-            enough[:] = [victims, *(known for known in enough if victims & ~known)]
-        elif found == at_least:
-            not_enough[:] = [victims, *(known for known in not_enough if known & ~victims)]
-        return found
-
-    return between
+    return (lambda _victims: at_most) if open_groups(0) == at_most else cache(open_groups)
 
 
 def bits_of_victims(

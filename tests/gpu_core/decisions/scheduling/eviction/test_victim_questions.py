@@ -15,7 +15,16 @@ from gpu_core.decisions.scheduling.eviction.nodes_without import NodesWithout
 from gpu_core.decisions.scheduling.eviction.victim_problem import QuotaCheck, victim_problem
 from gpu_core.decisions.scheduling.queue.ordering import WorkloadOrder
 from gpu_core.decisions.scheduling.state.allocations import holding_of
-from gpu_core.testing.builders.workloads import NOW
+from gpu_core.decisions.scheduling.state.quota_usage import Entitlements
+from gpu_core.testing.builders.workloads import (
+    HIGH,
+    LOW,
+    NOW,
+    make_allocation,
+    make_node,
+    make_policy,
+    make_workload,
+)
 from tests.gpu_core.decisions.scheduling.eviction.victim_oracle import contest
 from tests.gpu_core.decisions.scheduling.scenarios import scenario
 from tests.support.examples import examples
@@ -81,10 +90,36 @@ def test_quota_without_a_set_of_holdings_does_not_depend_on_what_was_asked_befor
         assert open_flavors(victims) == quota.open_flavors(chosen)
 
 
+def test_sets_that_free_as_much_quota_of_each_account_are_asked_about_once(monkeypatch):
+    """Six runs of one team and size: 64 sets of victims, and seven numbers of GPUs to free."""
+    quotas = {"teams": {"a": {"nominal_quota": {"*": 6}}}}
+    planner = Planner(make_policy(quotas=quotas), [make_node("n0", 6)])
+    held = [
+        make_allocation(make_workload(f"r{i}", 1, priority=LOW, team="a"), {"n0": str(i)})
+        for i in range(6)
+    ]
+    planner.load(held)
+    holdings = list(planner._state.holdings)
+    wanted, asked, answer = (
+        make_workload("w", 3, priority=HIGH, team="a"),
+        [],
+        Entitlements.allowance,
+    )
+    monkeypatch.setattr(
+        Entitlements, "allowance", lambda self, *of: asked.append(of) or answer(self, *of)
+    )
+    scope = PreemptionScope(priority=HIGH, team="a")
+    quota = QuotaCheck(planner._state.after_draining.entitlements, "a", wanted.shape, scope)
+    open_flavors = quota.open_flavors_of_sets(holdings)
+    is_open = [bool(open_flavors(victims)) for victims in range(64)]
+    assert is_open == [victims.bit_count() >= 3 for victims in range(64)]
+    assert len(asked) == 7
+
+
 @many
 @given(SEEDS)
 def test_the_groups_that_quota_opens_are_the_same_in_any_order_of_questions(seed):
-    """Some answers follow from others: without more workloads no group is closed that was open."""
+    """Sets that free as much quota of each account share an answer."""
     pool, rng = contest(seed), random.Random(seed)
     planner = Planner(pool.policy, pool.snapshot.nodes)
     for allocation in pool.snapshot.allocations:
