@@ -3,16 +3,16 @@
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.decisions.model.workload import RunTime, RunTimeSource
+from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Shape
 from gpu_core.decisions.policy.backfill import Backfill
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
 from gpu_core.decisions.scheduling.plan.plan import Admit
-from gpu_core.decisions.scheduling.reservations.kept_nodes import KEPT_PER_NODE
+from gpu_core.decisions.scheduling.reservations.kept_nodes import likely_nodes
 from gpu_core.testing.builders.workloads import (
     HIGH,
     LOW,
@@ -128,14 +128,64 @@ def test_conservative_backfill_keeps_the_order_of_gpu_types():
 
 
 def test_gangs_that_wait_one_behind_the_other_keep_nodes_at_the_same_time():
-    """Nodes are released for both; the rest is open."""
+    """Nodes are released for both, of twelve that are alike three and five; the rest is open."""
     gangs = [
         make_workload(f"gang-{n}", 8, nodes=n, priority=LOW, submitted_at=ago(90 - n))
         for n in (2, 3)
     ]
-    nodes, held = pool_of([(1, 600)] * (5 * KEPT_PER_NODE + 4))
+    nodes, held = pool_of([(1, 600)] * 12)
     found, _ = started(nodes, held, [*gangs, *singles(100)])
     assert len(found) == 4 * 7
+
+
+@pytest.mark.parametrize(
+    ("used_by_node", "want"),
+    [
+        pytest.param([(1, 600)] * 20, 7, id="nodes that are alike: seven"),
+        pytest.param([(1, 60)] * 4 + [(1, 86_400)] * 16, 5, id="others take days: a fourth"),
+        pytest.param([(1, 60)] * 4 + [(1, 86_400)] * 8, 4, id="of twelve: as many as it needs"),
+        pytest.param([(0, 0)] * 2 + [(1, 3_600)] * 10, 5, id="two are free: any two of three"),
+        pytest.param([(0, 0)] * 3 + [(1, 3_600)] * 9, 4, id="three are free: one more"),
+        pytest.param([(8, 600)] * 4, 4, id="no more than it needs are there"),
+        pytest.param([(7, 600)] * 40, 10, id="a fourth of 40"),
+        pytest.param([(7, 600)] * 100, 20, id="five for each, of 100"),
+    ],
+)
+def test_a_gang_of_four_nodes_does_not_keep_a_small_pool(used_by_node, want):
+    """In a replay one kept all 20 nodes for 14 hours, and up to 55 of 160 GPUs were idle."""
+    nodes, held = pool_of(used_by_node)
+    gang = make_workload("gang", 8, nodes=4, priority=LOW, submitted_at=ago(90))
+    found, _ = started(nodes, held, [gang, *singles(160)])
+    assert len(found) == sum(8 - gpus for gpus, _ in used_by_node[want:])
+
+
+def starts_after_s(waits_s, wanted):
+    """The time after which so many of these nodes are expected to be free, if each is free after t
+    with the probability t / (t + its wait)."""
+    low_s, high_s = 0.0, 1e9
+    for _ in range(100):
+        t = (low_s + high_s) / 2
+        is_early = sum(t / (t + wait_s) for wait_s in waits_s) < wanted
+        low_s, high_s = (t, high_s) if is_early else (low_s, t)
+    return high_s
+
+
+@given(st.lists(st.integers(0, 100_000), min_size=1, max_size=40), st.integers(1, 8))
+def test_what_is_kept_is_what_a_workload_needs_and_can_get(waits_s, wanted):
+    """A node more than it needs is kept if it is more likely free than not at the start, or is
+    within five for each and a fourth of the pool."""
+    assume(waits_s.count(0) < wanted <= len(waits_s))
+    cheap = 0 if wanted == 1 else min(5 * wanted, len(waits_s) // 4)
+    wait_of = {f"n{i:02}": float(wait_s) for i, wait_s in enumerate(waits_s)}
+    shape = Shape(gpu_count=8, nodes=wanted)
+    kept = likely_nodes(shape, [list(wait_of)], lambda node, _: wait_of[node])
+    by_wait = sorted(wait_of.values())
+    assert sorted(wait_of[node] for node in kept) == by_wait[: len(kept)]
+    assert max(wanted, cheap) <= len(kept) <= max(2 * wanted - 1, cheap)
+    for count in range(max(wanted, cheap) + 1, len(waits_s) + 1):
+        last_s, start_s = by_wait[count - 1], starts_after_s(by_wait[:count], wanted)
+        if abs(last_s - start_s) > 1e-6 * start_s:
+            assert (count <= len(kept)) == (last_s < start_s)
 
 
 @given(
@@ -143,16 +193,21 @@ def test_gangs_that_wait_one_behind_the_other_keep_nodes_at_the_same_time():
     st.integers(1, 4),
     st.integers(1, 30),
 )
+@example([(1, 0)] * 4 + [(0, 0)], 2, 8)
 def test_what_starts_behind_it_uses_no_more_than_the_rest(used_by_node, gang_nodes, behind):
-    """Of the nodes that a waiting gang could use, those that it needs are left alone."""
+    """Of the nodes that a waiting gang could use, as many as it needs are left alone, and first of
+    all those that are free for it; but fewer than twice as many are."""
     nodes, held = pool_of(used_by_node)
     gang = make_workload("gang", 8, nodes=gang_nodes, priority=LOW, submitted_at=ago(90))
     found, _ = started(nodes, held, [gang, *singles(behind)])
     if "gang" in found or gang_nodes > len(nodes):
         return
     used = {share.node for placement in found.values() for share in placement.shares}
-    wanted = gang_nodes * (KEPT_PER_NODE if gang_nodes > 1 else 1)
-    assert len(nodes) - len(used) >= min(len(nodes), wanted)
+    assert len(nodes) - len(used) >= gang_nodes
+    free = {node.name for node, (gpus, _) in zip(nodes, used_by_node, strict=True) if not gpus}
+    assert used.isdisjoint(free)
+    open_gpus = sorted(8 - gpus for gpus, _ in used_by_node)[: -(2 * gang_nodes - 1)]
+    assert len(found) >= min(behind, sum(open_gpus))
 
 
 LASTING = RunTime(median_s=4_600.0, upper_s=4_600.0, source=RunTimeSource.STATED)
@@ -175,7 +230,7 @@ def test_known_ends_are_reservations_as_with_easy():
 
 def test_a_gang_keeps_more_nodes_than_it_needs_also_where_ends_are_known():
     """They are estimates: the runs of one node may outlast theirs, and those of another not."""
-    nodes, _ = pool_of([(0, 0)] * (2 * KEPT_PER_NODE + 2))
+    nodes, _ = pool_of([(0, 0)] * 5)
     held = [
         make_allocation(
             make_workload(f"r{i}", 1, priority=HIGH, run_time=LASTING), {node.name: "0"}
