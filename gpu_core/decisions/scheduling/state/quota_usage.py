@@ -71,6 +71,7 @@ class Entitlements:
         self._team_of: dict[tuple[str, ...], str | None] = {}
         self._buckets: dict[Flavor, str] = {}
         self._reserved: list[tuple[str | None, str, int]] = []
+        self._reserved_buckets: set[str] = set()
 
     def copy(self) -> "Entitlements":
         """The same quota and usage, to be changed without changing this one."""
@@ -79,6 +80,7 @@ class Entitlements:
         other._milli_by_user = self._milli_by_user.copy()
         other._buckets = self._buckets
         other._reserved = self._reserved.copy()
+        other._reserved_buckets = self._reserved_buckets.copy()
         return other
 
     @property
@@ -208,13 +210,13 @@ class Entitlements:
         buckets = {self._bucket(flavor) for flavor in self.wanted(shape)}
         helped = sorted(b for b in buckets if milli <= usage.available_unborrowed(team, b))
         self._reserved += [(team, bucket, milli) for bucket in helped]
+        self._reserved_buckets.update(helped)
         self._allowances.clear()
         return bool(helped)
 
     def is_reserved(self, shape: Shape) -> bool:
         """Is quota kept already in each bucket that the shape could use?"""
-        kept = {bucket for _, bucket, _ in self._reserved}
-        return kept >= {self._bucket(flavor) for flavor in self.wanted(shape)}
+        return all(self._bucket(flavor) in self._reserved_buckets for flavor in self.wanted(shape))
 
     def has_unreserved(self, team: str | None, shape: Shape) -> bool:
         """Would its quota be enough if none were kept for workloads ahead?"""
@@ -227,6 +229,7 @@ class Entitlements:
     def clear_reservations(self) -> None:
         """Ends all reservations of quota."""
         self._reserved.clear()
+        self._reserved_buckets.clear()
         self._allowances.clear()
 
     def _delays_reserved(self, team: str | None, bucket: str, milli: int, *, is_own: bool) -> bool:
