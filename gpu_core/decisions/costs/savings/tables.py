@@ -24,7 +24,11 @@ _OPTIONAL = ("no commitment", "other terms")
 
 
 class SavingsTable(NamedTuple):
-    """A table of plain texts; the cells after the first are numbers."""
+    """A table of plain texts; the cells after the first are numbers.
+
+    A window of 400 px shows three columns of a page, and a page shortens a cell of over 22
+    characters: labels are shorter, and what a table is read for is in its second column.
+    """
 
     title: str
     head: tuple[str, ...]
@@ -38,12 +42,12 @@ def savings_tables(found: MonthSavings) -> tuple[SavingsTable, ...]:
         _clusters(found),
         SavingsTable(
             "Commitments for on-demand machines",
-            ("Machine", "Number", "There for", "Commit", "Saves"),
+            ("Machine", "Saves", "Commit", "Number", "There for"),
             tuple(row for each in found.commitments for row in _commitment(each)),
         ),
         SavingsTable(
             "Cheaper GPU types",
-            ("Deployment", "Runs", "On", "Cheaper", "Saves", "Below"),
+            ("Deployment", "Saves", "Cheaper", "On", "Runs", "Below"),
             tuple(map(_type, found.cheaper_types[:_MOST_ROWS])),
         ),
     )
@@ -76,18 +80,18 @@ def _terms(found: MonthSavings) -> tuple[tuple[str, ...], ...]:
     return (
         ("on demand", format_usd(found.on_demand_micro_usd)),
         ("saved by spot", _less(spot.micro_usd)),
-        *((("saved by other terms, such as reserved", _less(reserved)),) if reserved else ()),
+        *((("saved by other terms", _less(reserved)),) if reserved else ()),
         ("paid", format_usd(found.micro_usd)),
         *_interruptions(spot),
-        ("the lowest possible in hindsight", _usd(found.best_micro_usd)),
+        ("lowest in hindsight", _usd(found.best_micro_usd)),
     )
 
 
 def _interruptions(spot: SpotSavings) -> Iterator[tuple[str, str]]:
     if not spot.gpu_us:
         return
-    yield "work that interruptions lost, on demand", _usd(spot.interruptions_micro_usd)
-    yield "saved by spot after these", _usd(spot.net_micro_usd)
+    yield "lost to interruptions", _usd(spot.interruptions_micro_usd)
+    yield "net saving by spot", _usd(spot.net_micro_usd)
 
 
 def _clusters(found: MonthSavings) -> SavingsTable:
@@ -119,10 +123,10 @@ def _commitment(each: Commitment) -> Iterator[tuple[str, ...]]:
         is_first = first == 1
         yield (
             str(each.kind) if is_first else "",
+            _usd(each.micro_usd) if is_first else "",
+            (_UNKNOWN if each.machines is None else f"{each.machines:,}") if is_first else "",
             f"{first}" if first == last else f"{first} to {last}",
             percent,
-            (_UNKNOWN if each.machines is None else f"{each.machines:,}") if is_first else "",
-            _usd(each.micro_usd) if is_first else "",
         )
         first = last + 1
 
@@ -130,10 +134,10 @@ def _commitment(each: Commitment) -> Iterator[tuple[str, ...]]:
 def _type(each: CheaperType) -> tuple[str, ...]:
     return (
         each.deployment,
-        f"{each.runs:,}",
-        each.gpu_type,
-        each.cheaper,
         _usd(each.micro_usd) if each.is_measured else "not tried",
+        each.cheaper,
+        each.gpu_type,
+        f"{each.runs:,}",
         f"{each.pays_below:.2f} × the time",
     )
 

@@ -215,6 +215,16 @@ def test_the_section_of_the_nightly_report_is_markdown_with_the_same_numbers() -
     assert "A cluster of the cap needs scale.max\\_gpus of the policy." in page
 
 
+def test_the_page_cuts_no_label_and_shows_the_saving_in_a_narrow_window() -> None:
+    """A page shortens cells of over 22 characters; 400 px show the first three columns."""
+    terms = [*TWO_AND_SPOT, machine("r", 0, 24, 10, "reserved")]
+    page = "\n\n".join(savings_section(savings(terms, committed_ratio=Fraction(60, 100))))
+    assert "…" not in page
+    for label in ("saved by other terms", "lost to interruptions", "lowest in hindsight"):
+        assert f"| {label} | $" in page or f"| {label} | -$" in page
+    assert "| Machine | Saves | Commit | Number | There for |" in page
+
+
 @pytest.mark.parametrize("machines", [[], [machine("a", 0, 24, None)]])
 def test_without_known_machines_there_is_no_section(machines: list[CapacityInterval]) -> None:
     assert savings_section(savings(machines)) == []
