@@ -32,6 +32,7 @@ from gpu_core.cli.queue.arguments import hold, move_up, queue, release
 from gpu_core.cli.quickstart.arguments import quickstart
 from gpu_core.cli.setup.arguments import setup
 from gpu_core.cli.shared.exit_codes import DONE, INTERRUPTED, NO, WRONG_INPUT, exit_codes
+from gpu_core.cli.shared.help_screen import HelpScreen
 from gpu_core.cli.shared.usage_errors import error_text, usage_error
 from gpu_core.cli.simulate.arguments import simulate
 from gpu_core.cli.spot.arguments import spot_replay
@@ -142,6 +143,7 @@ def _app() -> App:
         help="GPU scheduling for Prefect.",
         version=f"{_PROGRAM} {version(_PROGRAM)}",
         help_format="plaintext",
+        help_formatter=HelpScreen(),
         # As in other tools, the last one counts where an option is given twice.
         default_parameter=Parameter(negative=(), allow_repeating=True),
         result_action="return_value",
