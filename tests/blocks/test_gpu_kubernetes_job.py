@@ -244,7 +244,7 @@ async def test_success_and_what_it_came_to() -> None:
 
 async def test_a_failure_is_raised_with_its_reason() -> None:
     job_run = await GpuKubernetesJob(command="false").trigger()
-    end(job_run, Failed(message="Failure 3 of 3: exit code 1; it is not tried again."))
+    end(job_run, Failed(message="Failure 3 of 3: exit code 1. The run is not retried."))
     with pytest.raises(GpuJobFailed, match="Failed: Failure 3 of 3: exit code 1"):
         await job_run.wait_for_completion()
 

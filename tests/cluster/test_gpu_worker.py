@@ -243,7 +243,7 @@ def test_a_flow_that_cannot_be_loaded_says_why_on_its_page(pool, namespace, run_
     (pod,) = pods_of(namespace, run)
     assert pod["status"]["phase"] == "Succeeded"
     assert pool.state(run) == "Crashed"
-    assert "has no flow 'no_such_flow'. Correct the deployment's entrypoint" in pool.message(run)
+    assert "flow 'no_such_flow' was not found in" in pool.message(run)
     (attempt,) = pool.attempts(run)
     assert (attempt.end_reason, attempt.is_charged_failure) == ("Crashed", True)
     wait_for(

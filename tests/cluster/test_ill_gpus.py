@@ -161,7 +161,7 @@ def trainings_move(cluster, namespace, node, exporter, prometheus, pool):
         )
         assert first.end_reason is EndReason.INTERRUPTED
         assert not first.is_charged_failure
-        why = f"Interrupted: GPU-{name} has failed: {reason} (node {node}); trying again"
+        why = f"Interrupted: GPU-{name} has failed: {reason} (node {node}). Retrying the run"
         assert why in first.end_message
         assert any(why in line for line in pool.logs(runs[name]))
         assert second.restored_from == first.checkpoint is not None

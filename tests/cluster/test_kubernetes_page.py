@@ -249,7 +249,7 @@ def lose_gpus(operator: Operator) -> None:
     )
     try:
         operator.do(fail)
-        why = f"Node {NODE} has trouble with its GPUs: AcceleratedHardwareReady is False."
+        why = f"Node {NODE} has unhealthy GPUs: AcceleratedHardwareReady is False."
         operator.says(interrupted, why)
         assert "AcceleratedHardwareReady" in operator.do(seen)
         operator.becomes(interrupted, "WaitingForGpus")

@@ -55,5 +55,5 @@ def test_a_run_whose_node_does_not_come_says_so_and_goes_on_waiting(new_pool):
     first, second = pool.attempts(run)
     assert first.end_reason == "Interrupted"
     assert first.end_message is not None
-    assert "No node came within 20s" in first.end_message
+    assert "No node became available within 20s" in first.end_message
     assert (second.node, second.released_at) == ("new/l4s/0", None)

@@ -113,7 +113,7 @@ def test_a_job_that_the_cluster_refuses_for_good_is_tried_once(story):
         run = story.runs[name]
         pool.wait_until(run, "Crashed", timeout_s=90)
         settled(pool, run)
-        assert pool.message(run).startswith(f"It cannot be started. {want}")
+        assert pool.message(run).startswith(f"Unable to start the run. {want}")
         (attempt,) = pool.attempts(run)
         assert (attempt.end_reason, attempt.is_charged_failure) == ("Refused", False)
         assert not any("Traceback" in line for line in pool.logs(run))
@@ -150,8 +150,8 @@ def test_what_a_resource_quota_refuses_waits_without_holding_gpus(story):
         pytest.param(
             "jobs.batch",
             "Refused",
-            f"It cannot be started. The cluster's admission webhook '{NAME}' refuses it: no budget "
-            "label. Change the pool's base job template",
+            f"Unable to start the run. The cluster's admission webhook '{NAME}' refuses it: "
+            "no budget label. Change the pool's base job template",
             id="its Job",
         ),
         pytest.param(

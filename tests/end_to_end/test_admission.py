@@ -118,8 +118,8 @@ def test_a_run_beyond_its_teams_permission_waits_until_the_policy_permits_it(new
     pool.wait_until(modest, "Completed")
     pool.wait_until(greedy, "NotPermitted")
     assert pool.message(greedy).startswith(
-        "Held: a run of team 'vision' may not have the priority of the queue "
-        "'critical' (allowed: medium), nor use 4 GPUs (at most 2)."
+        "Held: a run of team 'vision' is not permitted to have the priority of the queue "
+        "'critical' (allowed: medium), or to use 4 GPUs (at most 2)."
     )
     assert "permissions.default" in pool.message(greedy)
     pool.policy_path.write_text(POLICY)

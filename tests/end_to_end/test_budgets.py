@@ -104,8 +104,8 @@ def test_budgets_warn_hold_and_stop_with_a_checkpoint(server, new_pool, tmp_path
     assert pool.state(runs["critical"]) == pool.state(runs["speech"]) == "Running"
 
     for name, want in (
-        ("all", "The budget is soft: runs still start."),
-        ("speech", "No further run of it starts before then."),
+        ("all", "Runs can still start because the budget is soft."),
+        ("speech", "New runs in this budget do not start until the period ends."),
         ("vision", "Runs of queue critical continue and still start."),
     ):
         wait_for(partial(heard, got, name, want), f"the webhook gets: {want}")

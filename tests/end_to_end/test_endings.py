@@ -70,7 +70,9 @@ def test_a_preempted_run_saves_gives_way_and_resumes_where_it_was(new_pool, jour
     assert int((counting / "began-2").read_text()) > 0
     # The urgent run started only when the last process of the preempted one was gone.
     assert pool.attempts(urgent)[0].admitted_at >= first.released_at
-    preempted = [s for s in pool.states(low) if "'urgent' is more urgent" in (s["message"] or "")]
+    preempted = [
+        s for s in pool.states(low) if "'urgent' has a higher priority" in (s["message"] or "")
+    ]
     assert preempted[0]["name"] == "Preempted"
     story = pool.call("POST", "/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [low]}}})
     assert "| 8 × a100-80gb |" in story[0]["data"]
@@ -126,7 +128,7 @@ def test_what_fails_alike_each_time_is_tried_once_and_says_what_helps(pool, tmp_
     folder, bucket = f"{os.devnull}/checkpoints", "s3://bucket/team"
     cases = {
         "module": (f"{script}:train", {}, "Crashed", "No module named 'no_such_module'. Install"),
-        "function": (f"{FLOWS}:no_such", {}, "Crashed", "has no flow 'no_such'. Correct the"),
+        "function": (f"{FLOWS}:no_such", {}, "Crashed", "flow 'no_such' was not found in"),
         "folder": (
             saving,
             {"checkpoint_uri": folder, **ENGINE},
@@ -152,7 +154,7 @@ def test_what_fails_alike_each_time_is_tried_once_and_says_what_helps(pool, tmp_
         assert pool.state(run) == want_state
         assert want_message in pool.message(run)
         assert pool.attempts(run)[0].end_message.startswith("Permanent failure: ")
-        assert pool.attempts(run)[0].end_message.endswith("; it is not tried again.")
+        assert pool.attempts(run)[0].end_message.endswith(". The run is not retried.")
 
     run = runs["module"]
     wait_for(lambda: said(pool, run, "Attempt 1 ended"), "its end is in its log")

@@ -17,8 +17,8 @@ from tests.end_to_end.conftest import FLOWS
 ON_THE_PAGE = {
     "a misspelt variable": ({"gpu_cuont": 2}, "gpu_cuont is not a known name; did you mean "
                             "'gpu_count'?; allowed: "),
-    "a GPU type without its size": ({"gpu_type": "a100"}, "No GPU of this pool is a100: it has "
-                                    "a100-80gb. Set gpu_type to 'a100-80gb' or 'auto', or "),
+    "a GPU type without its size": ({"gpu_type": "a100"}, "No a100 GPU is available in this pool. "
+    "Available GPU types: a100-80gb. Set gpu_type to 'a100-80gb' or 'auto', or "),
     "a misspelt GPU type": ({"gpu_type": "a100-80g"}, "Set gpu_type to 'a100-80gb' or 'auto'"),
     "16 of 8 GPUs": ({"gpu_count": 16}, ("16", "8")),
     "2 of 1 nodes": ({"nodes": 2}, ("2", "1")),

@@ -41,7 +41,7 @@ def test_a_hung_run_is_named_with_its_stack_and_resumed(new_pool, tmp_path):
     first, second = pool.attempts(run)
     assert first.end_reason is EndReason.HUNG
     assert first.is_charged_failure
-    assert first.end_message.startswith("Failure 1 of 3: it hung: No progress for ")
+    assert first.end_message.startswith("Failure 1 of 3: the run hung: No progress for ")
     assert f"rank 0 on {first.node} (GPU-a) spins" in first.end_message
     assert second.restored_from == first.checkpoint is not None
     assert int((folder / "began-2").read_text()) > 0

@@ -74,7 +74,7 @@ def test_xid_79_and_90_degrees_each_move_a_training_to_another_gpu(new_pool, mac
         strict=True,
     ):
         (gpu,) = attempt.gpu_ids
-        assert f"Interrupted: {gpu} has failed: {reason}; trying again" in attempt.end_message
+        assert f"Interrupted: {gpu} has failed: {reason}. Retrying the run" in attempt.end_message
         reported_at = attempt.drain_requested_at
         assert (attempt.released_at - reported_at).total_seconds() < 60
     began = [int((folders["training"] / f"began-{n}").read_text()) for n in (1, 2, 3)]

@@ -34,8 +34,8 @@ def test_a_run_out_of_gpu_memory_shrinks_until_it_completes(new_pool, tmp_path):
     sizes = [(folder / f"training-{number}").read_text() for number in (1, 2, 3)]
     assert sizes == ["64 in 1", "32 in 2", "8 in 8"]
     assert _micro_batch_lines(pool, run) == [
-        _why_divided(2, "its attempt 1"),
-        _why_divided(8, "its attempt 2"),
+        _why_divided(2, "attempt 1"),
+        _why_divided(8, "attempt 2"),
     ]
 
     # Another micro-batch does not help where the machine's memory is used up.
@@ -48,7 +48,7 @@ def test_a_run_out_of_gpu_memory_shrinks_until_it_completes(new_pool, tmp_path):
     pool.wait_until(later, "Completed", "Failed", "Crashed", timeout_s=900)
     wait_for(lambda: closed(pool, later, 1), "its only attempt is in the ledger")
     assert (folder / "training-1").read_text() == "8 in 8"
-    assert _micro_batch_lines(pool, later) == [_why_divided(8, "an earlier run of its deployment")]
+    assert _micro_batch_lines(pool, later) == [_why_divided(8, "an earlier run of the deployment")]
 
 
 def _micro_batch_lines(pool, run):
@@ -57,6 +57,6 @@ def _micro_batch_lines(pool, run):
 
 def _why_divided(divisor, who):
     return (
-        f"Micro-batch: divided by {divisor}, where the flow asks for it with micro_batch(), as "
-        f"{who} ran out of GPU memory"
+        f"Micro-batch: divided by {divisor} if the flow calls micro_batch(), because {who} ran "
+        "out of GPU memory"
     )

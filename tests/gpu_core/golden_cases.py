@@ -164,7 +164,8 @@ WAITING: Mapping[Reason, Callable[[], Sentences]] = {
     ),
     Reason.WAITING_FOR_SPOT: _for_spot,
     Reason.WAITING_FOR_CLUSTER_QUOTA: lambda: _postponed(
-        end_message="A ResourceQuota of the namespace refuses it: 8 of 8 GPUs are used."
+        end_message="The pod was rejected by a ResourceQuota of the namespace: 8 of 8 GPUs are "
+        "used."
     ),
     Reason.WAITING_FOR_PLATFORM: lambda: _postponed(
         end_message="Postponed: the disk was full.", settlement={"excused_at": NOW.isoformat()}
@@ -209,16 +210,18 @@ ENDS: Mapping[EndReason, Callable[[], str]] = {
     EndReason.COMPLETED: lambda: _ended("COMPLETED", exit_code=0),
     EndReason.FAILED: lambda: _ended("FAILED", state_message="ValueError: no data", exit_code=1),
     EndReason.CRASHED: lambda: _ended("CRASHED", exit_code=-9),
-    EndReason.CANCELLED: lambda: _drained(EndReason.CANCELLED, "A user cancelled the run."),
+    EndReason.CANCELLED: lambda: _drained(EndReason.CANCELLED, "The run was cancelled by a user."),
     EndReason.PREEMPTED: lambda: _drained(
-        EndReason.PREEMPTED, "'urgent' is more urgent and needs 4 GPUs."
+        EndReason.PREEMPTED, "'urgent' has a higher priority and needs 4 GPUs."
     ),
     EndReason.INTERRUPTED: lambda: _ended(
         "RUNNING", is_interruption=True, exit_message="the provider took the node back"
     ),
-    EndReason.TIMED_OUT: lambda: _drained(EndReason.TIMED_OUT, "It ran longer than 2h 00m."),
+    EndReason.TIMED_OUT: lambda: _drained(
+        EndReason.TIMED_OUT, "The run exceeded the maximum duration of 2h 00m."
+    ),
     EndReason.BUDGET_SPENT: lambda: _drained(
-        EndReason.BUDGET_SPENT, "$10.00 of its budget of $10.00 are spent."
+        EndReason.BUDGET_SPENT, "$10.00 of the run budget of $10.00 has been spent."
     ),
     EndReason.BUDGET_HELD: lambda: _drained(
         EndReason.BUDGET_HELD, "$99.90 of $100.00 of budget vision are used."
@@ -237,7 +240,7 @@ ENDS: Mapping[EndReason, Callable[[], str]] = {
         was_started=False,
         exit_is_known=False,
         drain_reason=EndReason.POSTPONED,
-        drain_message="A ResourceQuota of the namespace refuses it",
+        drain_message="The pod was rejected by a ResourceQuota of the namespace",
     ),
     EndReason.SUSPENDED: lambda: _ended("PAUSED", exit_code=0),
 }

@@ -24,6 +24,12 @@ PREFECT_STATE_TYPES = frozenset(
     }
 )
 
+# Ends of messages: what happens to the run after the attempt.
+_REQUEUED = ". The run was requeued"
+_RETRYING = ". Retrying the run"
+_WAITING_FOR_USER = ". The run waits, and is not charged, until a user corrects this"
+_NOT_RETRIED = ". The run is not retried"
+
 # States in which a run waits for a worker to start it.
 _WAITING = frozenset({"AwaitingRetry", "Scheduled"})
 
@@ -124,27 +130,27 @@ def _settlement(facts: EndFacts, max_failures: int, max_interruptions: int | Non
         case EndReason.COMPLETED:
             return _completed(facts)
         case EndReason.SUSPENDED:
-            return _leave(EndReason.SUSPENDED, "Suspended until a user resumes it.")
+            return _leave(EndReason.SUSPENDED, "Suspended until the run is resumed by a user.")
         case EndReason.CANCELLED:
             return _cancelled(facts)
         case EndReason.PREEMPTED:
-            why = facts.drain_message or "its GPUs went to a more urgent run"
-            return _again(EndReason.PREEMPTED, f"Preempted: {_clause(why)}; requeued")
+            why = facts.drain_message or "the GPUs were assigned to a run with a higher priority"
+            return _again(EndReason.PREEMPTED, f"Preempted: {_clause(why)}{_REQUEUED}")
         case EndReason.TIMED_OUT:
-            why = facts.drain_message or "its longest duration was over"
+            why = facts.drain_message or "the maximum duration was exceeded"
             return _stopped(EndReason.TIMED_OUT, f"Timed out: {_clause(why)}.")
         case EndReason.BUDGET_SPENT:
-            why = facts.drain_message or "its budget was used up"
+            why = facts.drain_message or "the budget of the run was used up"
             return _stopped(EndReason.BUDGET_SPENT, f"Budget spent: {_clause(why)}.")
         case EndReason.BUDGET_HELD:
             why = facts.drain_message or "a budget was used up"
-            return _again(EndReason.BUDGET_HELD, f"Stopped by a budget: {_clause(why)}; requeued")
+            return _again(EndReason.BUDGET_HELD, f"Stopped by a budget: {_clause(why)}{_REQUEUED}")
         case EndReason.IDLE:
-            why = facts.drain_message or "it held its GPUs and did not use them"
+            why = facts.drain_message or "the GPUs of the run were not used"
             return _stopped(EndReason.IDLE, f"Stopped as idle: {_clause(why)}.")
         case EndReason.HUNG:
-            why = facts.drain_message or "it made no progress"
-            return _charged(facts, EndReason.HUNG, f"it hung: {_clause(why)}", max_failures)
+            why = facts.drain_message or "the run did not make progress"
+            return _charged(facts, EndReason.HUNG, f"the run hung: {_clause(why)}", max_failures)
         case EndReason.REFUSED:
             return _refused(facts)
         case EndReason.POSTPONED:
@@ -237,7 +243,7 @@ def _withdrawn(facts: EndFacts) -> Settlement:
         end_reason=None,
         is_charged_failure=False,
         next_state="Scheduled" if facts.prefect_state_type == "PENDING" else None,
-        message="The attempt did not start; its GPUs are free again.",
+        message="The attempt did not start, and the GPUs were released.",
     )
 
 
@@ -259,7 +265,7 @@ def _refused(facts: EndFacts) -> Settlement:
         end_reason=EndReason.REFUSED,
         is_charged_failure=False,
         next_state="Crashed",
-        message=f"It cannot be started. {_clause(facts.refusal or '')}.",
+        message=f"Unable to start the run. {_clause(facts.refusal or '')}.",
     )
 
 
@@ -275,11 +281,14 @@ def _postponed(facts: EndFacts) -> Settlement:
 
 def _without_queue(settlement: Settlement) -> Settlement:
     """It would wait for ever: end it, and say what helps."""
-    why = settlement.message.rpartition(";")[0] or _clause(settlement.message)
+    why = settlement.message
+    for outcome in (_REQUEUED, _RETRYING, _WAITING_FOR_USER):
+        why = why.partition(outcome)[0]
     return replace(
         settlement,
         next_state="Crashed",
-        message=f"{why}; it cannot start again, as its work queue was deleted: submit it again.",
+        message=f"{why.rstrip('.')}. The run cannot start again because its work queue was "
+        "deleted. Submit the run again.",
     )
 
 
@@ -305,12 +314,12 @@ def _excused(facts: EndFacts, reason: EndReason | None, max_failures: int) -> Se
     number = facts.excused_before + 1
     text = _trying_again(why, number)
     if number > MAX_EXCUSED:
-        text = f"{why}, {number} times in a row; it waits uncharged until a user corrects this"
+        text = f"{why}, {number} times in a row{_WAITING_FOR_USER}"
     return _excused_as(facts, EndReason.POSTPONED, text)
 
 
 def _trying_again(why: str, number: int) -> str:
-    return f"{why}; trying again (excused {number} of {MAX_EXCUSED})"
+    return f"{why}{_RETRYING} (excused {number} of {MAX_EXCUSED})"
 
 
 def _excused_as(facts: EndFacts, end: EndReason, text: str) -> Settlement:
@@ -328,18 +337,17 @@ def _interrupted(facts: EndFacts, max_interruptions: int | None) -> Settlement:
     is_of_others = facts.is_interruption or facts.is_gang_lost
     why = facts.drain_message or (facts.exit_message if is_of_others else None)
     why = why or (
-        "a signal from outside ended its process"
+        "the process was stopped by an external signal"
         if facts.prefect_state_type == "SCHEDULED"
-        else "the machine or the worker was gone when its process ended"
+        else "the machine or the worker was not available when the process ended"
     )
     if max_interruptions is None or count < max_interruptions:
-        return _again(EndReason.INTERRUPTED, f"Interrupted: {_clause(why)}; trying again")
+        return _again(EndReason.INTERRUPTED, f"Interrupted: {_clause(why)}{_RETRYING}")
     return Settlement(
         end_reason=EndReason.INTERRUPTED,
         is_charged_failure=False,
         next_state="Crashed",
-        message=f"Interruption {count} of {max_interruptions}: {_clause(why)}; "
-        f"it is not tried again.",
+        message=f"Interruption {count} of {max_interruptions}: {_clause(why)}{_NOT_RETRIED}.",
     )
 
 
@@ -348,12 +356,12 @@ def _charged(facts: EndFacts, reason: EndReason, what: str, max_failures: int) -
     is_permanent = _is_permanent(facts)
     is_last = is_permanent or number >= max_failures
     failure = "Permanent failure" if is_permanent else f"Failure {number} of {max_failures}"
-    outcome = "it is not tried again" if is_last else "trying again"
+    outcome = _NOT_RETRIED if is_last else _RETRYING
     return Settlement(
         end_reason=reason,
         is_charged_failure=True,
         next_state=_final_state(facts, reason) if is_last else "AwaitingRetry",
-        message=f"{failure}: {_clause(what)}; {outcome}.",
+        message=f"{failure}: {_clause(what)}{outcome}.",
     )
 
 
@@ -383,14 +391,18 @@ def _crash(facts: EndFacts) -> str:
     code = facts.exit_code
     signal_number = _signal_number(code)
     if signal_number == signal.SIGKILL:
-        return "its process was killed by SIGKILL, most likely out of memory"
+        return "the process was killed by SIGKILL, most likely out of memory"
     if signal_number is not None:
-        return f"its process was killed by {_signal_name(signal_number)}"
+        return f"the process was killed by {_signal_name(signal_number)}"
     if facts.prefect_state_type == "CRASHED" and facts.state_message:
         return facts.state_message
     if code == 0:
-        return "its process ended with exit code 0 and left the run unfinished"
-    return "its process died" if code is None else f"its process ended with exit code {code}"
+        return "the process exited with exit code 0 before the run was complete"
+    return (
+        "the process ended unexpectedly"
+        if code is None
+        else (f"the process exited with exit code {code}")
+    )
 
 
 def _signal_number(exit_code: int | None) -> int | None:

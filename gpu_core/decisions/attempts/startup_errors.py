@@ -9,15 +9,16 @@ from typing import NamedTuple
 from gpu_core.decisions.attempts.diagnosis import Diagnosis
 
 _DEPLOYED_CODE = (
-    "Put the code on the worker's machine or into the image, or correct the deployment's "
-    "entrypoint or pull steps"
+    "Add the code to the image or to the machine of the worker, or correct the entrypoint or the "
+    "pull steps of the deployment"
 )
 _INSTALL = (
-    "Install what is missing in the run's environment or image, or correct the deployment's "
-    "entrypoint or pull steps"
+    "Install the missing package in the environment or image of the run, or correct the "
+    "entrypoint or the pull steps of the deployment"
 )
 _DRIVER = (
-    "Install the NVIDIA driver on the node, or the container toolkit that brings it into containers"
+    "Install the NVIDIA driver on the node, or the NVIDIA Container Toolkit, which makes the "
+    "driver available in containers"
 )
 
 
@@ -41,7 +42,7 @@ _SCRIPT = re.compile(r"Script at '(?P<file>.+?)' encountered an exception: ")
 _SCRIPT_SIGNS = (
     _Sign(
         re.compile(_SCRIPT.pattern + r"ImportError\(.*?" + _DRIVER_LIBRARY),
-        "its code cannot be imported: {why}",
+        "unable to import the flow code: {why}",
         _DRIVER,
     ),
     _Sign(
@@ -49,7 +50,7 @@ _SCRIPT_SIGNS = (
             _SCRIPT.pattern
             + r"(?:ModuleNotFound|Import)Error\((?P<quote>['\"])(?P<why>.+)(?P=quote)"
         ),
-        "its code cannot be imported: {why}",
+        "unable to import the flow code: {why}",
         _INSTALL,
         is_permanent=True,
     ),
@@ -60,7 +61,7 @@ _SCRIPT_SIGNS = (
             r"\(['\"](?P<where>[^'\"]+)['\"], (?P<number>\d+),"
         ),
         "{where} has a syntax error in line {number}: {why}",
-        "Correct the line, or run it with the Python version that it is written for",
+        "Correct the line, or use the Python version for which the code is written",
         is_permanent=True,
     ),
     _Sign(
@@ -72,7 +73,7 @@ _SCRIPT_SIGNS = (
     _Sign(
         re.compile(_SCRIPT.pattern + r"(?P<why>.+)"),
         "loading {file} failed: {why}",
-        "Correct what the file does when it is imported",
+        "Correct the code that runs when the file is imported",
     ),
 )
 _NO_FILE = re.compile(r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<file>.+?)'")
@@ -82,8 +83,8 @@ _NO_FILE = re.compile(r"FileNotFoundError: \[Errno 2\] No such file or directory
 _SIGNS = (
     _Sign(
         re.compile(r"No module named '?prefect'?$"),
-        "Prefect is not installed in the run's environment or image",
-        "Install it there",
+        "Prefect is not installed in the environment or image of the run",
+        "Install Prefect in the environment or image",
         is_permanent=True,
     ),
     _Sign(
@@ -92,42 +93,42 @@ _SIGNS = (
             r"^(?P<command>\S+) cannot be started: "
             r"(?P<why>No such file or directory|Permission denied|Exec format error)$"
         ),
-        "its command {command} cannot be started: {why}",
+        "the command {command} cannot be started: {why}",
         "Correct the job variable command, or install the program",
         is_permanent=True,
     ),
     _Sign(
         re.compile(r"Encountered error while running (?P<step>[\w.]+)"),
-        "the deployment's pull step {step} failed",
-        "Correct the step, or what it needs: address, credentials, branch",
+        "pull step {step} of the deployment failed",
+        "Check the step and its address, credentials and branch",
     ),
     _Sign(
         re.compile(r"[Ff]unction with name '(?P<name>.+?)' not found in '(?P<file>.+?)'"),
-        "{file} has no flow {name!r}",
-        "Correct the deployment's entrypoint, or bring the code that is there up to date",
+        "flow {name!r} was not found in {file}",
+        "Correct the entrypoint of the deployment, or update the code",
         is_permanent=True,
     ),
     _Sign(
         re.compile(r"httpx\.Connect(?:Error|Timeout)\b"),
-        "it has no connection to Prefect's API",
-        "Set PREFECT_API_URL to an address that can be reached from there",
+        "unable to connect to the Prefect API",
+        "Set PREFECT_API_URL to an address that can be reached by the run",
     ),
     _Sign(
         re.compile(r"httpx\.ReadTimeout\b"),
-        "Prefect's API gives it no answer in time",
-        "The server runs and is slow: give it and its database processor time",
+        "the Prefect API did not respond in time",
+        "The server is running but slow. Provide more CPU time to the server and its database",
     ),
 )
 # A flow that is deployed as a module; or what a program handled that a signal ended.
 _MODULE_SIGNS = (
     _Sign(
         re.compile(r"^ImportError: " + _DRIVER_LIBRARY),
-        "its code cannot be imported: {why}",
+        "unable to import the flow code: {why}",
         _DRIVER,
     ),
     _Sign(
         re.compile(r"^(?:ModuleNotFound|Import)Error: (?P<why>.+)"),
-        "its code cannot be imported: {why}",
+        "unable to import the flow code: {why}",
         _INSTALL,
         is_permanent=True,
     ),
@@ -187,7 +188,7 @@ def _why_script_is_missing(script: str, lines: Sequence[str]) -> Diagnosis | Non
     missing, entrypoint = PurePosixPath(found["file"]), PurePosixPath(deployed["file"])
     if missing.parts[-len(entrypoint.parts) :] != entrypoint.parts:
         return None
-    return _diagnosis(f"the file {missing} is not there", _DEPLOYED_CODE, is_permanent=True)
+    return _diagnosis(f"file {missing} does not exist", _DEPLOYED_CODE, is_permanent=True)
 
 
 def _diagnosis(what: str, remedy: str, *, is_permanent: bool) -> Diagnosis:

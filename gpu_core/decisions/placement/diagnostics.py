@@ -82,9 +82,9 @@ def diagnose(shape: Shape, node_infos: Iterable[NodeInfo]) -> NotPlaced:
 
 def _no_nodes(shape: Shape) -> NeverFits:
     if not shape.gpu_count:
-        return NeverFits(summary="This pool has no node.", resolution="Add a node.")
+        return NeverFits(summary="The pool does not have any nodes.", resolution="Add a node.")
     return NeverFits(
-        summary="This pool has no GPU at all.",
+        summary="The pool does not have any GPUs.",
         resolution="Add a node with GPUs, or set gpu_count to 0.",
         numbers={"wanted_gpus": shape.gpu_count * shape.nodes, "gpus": 0},
     )
@@ -95,8 +95,9 @@ def _no_such_type(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     meant = [each for name in shape.gpu_types for each in gpu_types_meant(name, there)]
     choice = alternatives([*dict.fromkeys(meant), "auto"])
     return NeverFits(
-        summary=f"No GPU of this pool is {' or '.join(shape.gpu_types)}: it has {listed(there)}.",
-        resolution=f"Set gpu_type to {choice}, or add such a node.",
+        summary=f"No {' or '.join(shape.gpu_types)} GPU is available in this pool. Available GPU "
+        f"types: {listed(there)}.",
+        resolution=f"Set gpu_type to {choice}, or add a matching node.",
         numbers={"wanted_gpu_types": ", ".join(shape.gpu_types), "gpu_types": ", ".join(there)},
     )
 
@@ -104,18 +105,20 @@ def _no_such_type(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
 def _no_such_capacity(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     there = listed({node.capacity_type for node in nodes})
     return NeverFits(
-        summary=f"No such GPU here is {shape.capacity_type} capacity: there is {there}.",
-        resolution="Set capacity_type to 'auto', or add such a node.",
+        summary=f"No matching {shape.capacity_type} GPU is available. Available capacity types: "
+        f"{there}.",
+        resolution="Set capacity_type to 'auto', or add a matching node.",
         numbers={"wanted_capacity_type": shape.capacity_type, "capacity_types": there},
     )
 
 
 def _gpus_too_small(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     largest = max((n.gpu_memory_gib for n in nodes if n.gpu_memory_gib is not None), default=None)
-    known = "is not known" if largest is None else f"is {largest} GiB at most"
+    known = "is not known" if largest is None else f"is at most {largest} GiB"
     return NeverFits(
-        summary=f"Needs GPUs with {shape.gpu_memory_gib} GiB: the memory of those here {known}.",
-        resolution="Request less gpu_memory_gib, or add a node with larger GPUs.",
+        summary=f"Requires GPUs with {shape.gpu_memory_gib} GiB, but the memory of matching GPUs "
+        f"{known}.",
+        resolution="Reduce gpu_memory_gib, or add a node with larger GPUs.",
         numbers={"wanted_memory_gib": shape.gpu_memory_gib, "largest_memory_gib": largest},
     )
 
@@ -125,8 +128,8 @@ def _no_such_labels(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     if shape.same_label is not None:
         wanted.append(f"any {shape.same_label}")
     return NeverFits(
-        summary=f"No such node here has the labels {listed(wanted)}.",
-        resolution="Ask for other node_labels, or label a node.",
+        summary=f"No matching node has the labels {listed(wanted)}.",
+        resolution="Request different node_labels, or add the labels to a node.",
         numbers={"wanted_labels": ", ".join(wanted), "nodes": len(nodes)},
     )
 
@@ -134,8 +137,8 @@ def _no_such_labels(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
 def _not_tolerated(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     taints = listed(set().union(*(node.taints for node in nodes)) - shape.tolerations)
     return NeverFits(
-        summary=f"Each such node here has a taint that the run does not tolerate: {taints}.",
-        resolution="Tolerate one node's taints in the pool's template, or take them off a node.",
+        summary=f"All matching nodes have taints that the run does not tolerate: {taints}.",
+        resolution="Add tolerations to the pool's template, or remove the taints from a node.",
         numbers={"taints": taints, "nodes": len(nodes)},
     )
 
@@ -144,14 +147,15 @@ def _not_divisible(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     if shape.mig_profile is not None:
         there = listed({name for node in nodes for name in _profiles_of(node)})
         return NeverFits(
-            summary=f"No such GPU here has MIG instances {shape.mig_profile}: there is {there}.",
-            resolution="Ask for another mig_profile, or add a node that has it.",
+            summary=f"No matching GPU has MIG instances {shape.mig_profile}. Available MIG "
+            f"profiles: {there}.",
+            resolution="Request a different mig_profile, or add a node with this profile.",
             numbers={"wanted_mig_profile": shape.mig_profile, "mig_profiles": there},
         )
     if shape.is_whole:
         return NeverFits(
-            summary=f"Needs whole GPUs: all such GPUs here are {_how_divided(nodes)}.",
-            resolution=f"Ask for {_parts_of(nodes)}, or add a node with whole GPUs.",
+            summary=f"Requires whole GPUs, but all matching GPUs are {_how_divided(nodes)}.",
+            resolution=f"Request {_parts_of(nodes)}, or add a node with whole GPUs.",
             numbers={"wanted_gpus": shape.gpu_count * shape.nodes, "nodes": len(nodes)},
         )
     largest_milli = max(
@@ -160,17 +164,18 @@ def _not_divisible(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     if largest_milli:
         return NeverFits(
             summary=f"Needs {shape.gpu_count} × {shape.gpu_share_milli / WHOLE_GPU_MILLI:g} of a "
-            f"GPU: the largest share here is {largest_milli / WHOLE_GPU_MILLI:g}, one for a run.",
-            resolution="Ask for one such share, or for a whole GPU.",
+            "GPU, but a run can use only one share, and the largest is "
+            f"{largest_milli / WHOLE_GPU_MILLI:g}.",
+            resolution="Request a single share of this size or a whole GPU.",
             numbers={
                 "wanted_gpu_share_milli": shape.gpu_share_milli,
                 "largest_gpu_share_milli": largest_milli,
             },
         )
     return NeverFits(
-        summary=f"Needs {shape.gpu_share_milli / WHOLE_GPU_MILLI:g} of a GPU: "
-        "no such node here shares its GPUs.",
-        resolution="Ask for a whole GPU, or allow sharing on a node.",
+        summary=f"Requires {shape.gpu_share_milli / WHOLE_GPU_MILLI:g} of a GPU, but GPU sharing "
+        "is not enabled on any matching node.",
+        resolution="Request a whole GPU, or enable GPU sharing on a node.",
         numbers={"wanted_gpu_share_milli": shape.gpu_share_milli, "nodes": len(nodes)},
     )
 
@@ -194,7 +199,8 @@ def _parts_of(nodes: Sequence[Node]) -> str:
 def _nodes_too_small(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     largest = max(len(node.gpu_ids) for node in nodes)
     return NeverFits(
-        summary=f"Needs {shape.gpu_count} GPUs on one node: the largest such node has {largest}.",
+        summary=f"Needs {shape.gpu_count} GPUs on one node, but the largest matching node has "
+        f"{largest}.",
         resolution=f"Set gpu_count to {largest} or less, or add a larger node.",
         numbers={"wanted_gpus_per_node": shape.gpu_count, "largest_node_gpus": largest},
     )
@@ -204,9 +210,9 @@ def _cpu_or_memory_too_small(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     sizes = sorted({(n.cpu_milli or 0, n.memory_mib or 0) for n in nodes}, reverse=True)
     most_cpu, most_memory = sizes[0][0], max(memory for _, memory in sizes)
     return NeverFits(
-        summary=f"Needs {shape.cpu_milli} milli-CPU and {shape.memory_mib} MiB on one node: no "
-        f"such node has both; the largest have {most_cpu} milli-CPU and {most_memory} MiB.",
-        resolution="Request less cpu or memory, or add a larger node.",
+        summary=f"Needs {shape.cpu_milli} milli-CPU and {shape.memory_mib} MiB on one node, but "
+        f"no node has both. The largest nodes have {most_cpu} milli-CPU and {most_memory} MiB.",
+        resolution="Request less CPU or memory, or add a larger node.",
         numbers={
             "wanted_cpu_milli": shape.cpu_milli,
             "wanted_memory_mib": shape.memory_mib,
@@ -220,7 +226,7 @@ def _too_few_nodes(shape: Shape, most: int) -> NeverFits:
     label = "" if shape.same_label is None else f", of one {shape.same_label},"
     return NeverFits(
         summary=f"Needs {shape.nodes} nodes of one GPU type and capacity type{label} with "
-        f"{shape.gpu_count} GPUs each: there are {most} at most.",
+        f"{shape.gpu_count} GPUs each, but at most {most} are available.",
         resolution=f"Set nodes to {most} or less, or add nodes.",
         numbers={"wanted_nodes": shape.nodes, "most_nodes": most},
     )

@@ -50,22 +50,25 @@ class BudgetAlert(NamedTuple):
         ]
         if self.forecast is not None:
             share = _percent(self.forecast, policy.limit)
-            sentences.append(f"At this rate it will have used {text(self.forecast)} ({share}).")
+            sentences.append(
+                f"At the current rate, the usage will reach {text(self.forecast)} ({share})."
+            )
         if self.marks[-1].percent >= 100:
             sentences += _what_follows(policy)
         return " ".join(sentences)
 
 
 _AT_LIMIT: Mapping[Mode, str] = {
-    "soft": "The budget is soft: runs still start.",
-    "hard": "No further run of it starts before then.",
-    "stop": "Its runs save, stop, and resume after it; no further run starts before then.",
+    "soft": "Runs can still start because the budget is soft.",
+    "hard": "New runs in this budget do not start until the period ends.",
+    "stop": "Active runs save, stop, and resume after the period ends. New runs do not start "
+    "until then.",
 }
 
 _AT_LIMIT_OF_QUEUE: Mapping[Mode, str] = {
-    "soft": "Runs of queue {} continue and still start.",
-    "hard": "Runs of queue {} continue; no further one starts.",
-    "stop": "Runs of queue {} save and stop.",
+    "soft": "Runs in queue {} continue, and new runs can still start.",
+    "hard": "Runs in queue {} continue, but new runs do not start.",
+    "stop": "Runs in queue {} save and stop.",
 }
 
 

@@ -76,11 +76,15 @@ class BudgetCheck:
         """One line with the numbers: `Over budget 'vision': $412.00 of $400.00 per month (…)`."""
         budget = self.budget
         if self.is_unpriced:
-            return f"Budget {budget.name!r} is in USD, and these GPUs have no price"
+            return f"Budget {budget.name!r} is in USD, but no price is available for these GPUs"
         parts = f"{budget.text(self.spent)} spent, {budget.text(self.committed)} committed"
         this_run = budget.text(self.expected or 0)
         length = format_duration(budget.assumed_duration_s)
-        why = f", as its length is unknown and taken as {length}" if self.is_assumed else ""
+        why = (
+            f", assuming a duration of {length} because the duration is unknown"
+            if self.is_assumed
+            else ""
+        )
         word = "Within" if self.is_within else "Over"
         return (
             f"{word} budget {budget.name!r}: {budget.text(self.total)} of "

@@ -122,7 +122,7 @@ class NextAttempts:
             return _Choice(
                 Capacity.ON_DEMAND,
                 f"{ON_DEMAND}: it was interrupted on spot {failures} times in a row too soon, "
-                f"which it leaves alone until {until:%H:%M:%S}",
+                f"which the run avoids until {until:%H:%M:%S}",
             )
         if self._policy.critical_on_demand and self._view.is_critical(workload):
             return _Choice(Capacity.ON_DEMAND, f"{ON_DEMAND}: {SENTENCES[Rule.CRITICAL]}")

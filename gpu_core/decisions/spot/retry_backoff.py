@@ -46,13 +46,13 @@ def postponed_hold(attempts: Sequence[Attempt], now: datetime) -> Hold | None:
         return Hold(
             reason=Reason.WAITING_FOR_PLATFORM,
             summary=last.end_message or "The platform was unavailable.",
-            resolution=f"It is tried again at {until:%H:%M:%S} UTC.",
+            resolution=f"The next attempt starts at {until:%H:%M:%S} UTC.",
         )
     return Hold(
         reason=Reason.WAITING_FOR_CLUSTER_QUOTA,
-        summary=last.end_message or "The cluster would not take it.",
-        resolution="It starts when other pods of the namespace have ended, or the quota is raised; "
-        f"it is tried again at {until:%H:%M:%S} UTC.",
+        summary=last.end_message or "The cluster did not accept the pods.",
+        resolution="Wait for other pods in the namespace to finish, or increase the quota. The "
+        f"next attempt starts at {until:%H:%M:%S} UTC.",
     )
 
 

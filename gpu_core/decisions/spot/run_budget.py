@@ -18,7 +18,7 @@ from gpu_core.decisions.spot.deadline_feasibility import BudgetStage, budget_sta
 from gpu_core.decisions.spot.state import Capacity, CapacityState
 from gpu_core.decisions.spot.survival import SpotRecord
 
-_REMEDY = "Set the job variable budget_usd higher, or run less"
+_REMEDY = "Increase the job variable budget_usd, or reduce the work"
 
 
 class RunBudgetUse(NamedTuple):
@@ -34,9 +34,9 @@ class RunBudgetUse(NamedTuple):
     def reason(self) -> str:
         """The numbers as one sentence."""
         return (
-            f"{format_usd(self.spent_micro_usd)} of its budget of "
-            f"{format_usd(self.budget_micro_usd)} are spent, "
-            f"{format_usd(self.next_micro_usd)} more until it could be stopped at the next poll"
+            f"{format_usd(self.spent_micro_usd)} of the run budget of "
+            f"{format_usd(self.budget_micro_usd)} has been spent, and "
+            f"{format_usd(self.next_micro_usd)} would be added before the run can be stopped"
         )
 
 
@@ -92,8 +92,8 @@ def why_unpayable(workload: Workload, view: CapacityView) -> str | None:
     due = workload.deadline_at
     if due is not None and due <= workload.submitted_at:
         return (
-            f"Its deadline, {due:%Y-%m-%d %H:%M} UTC, is not after its submission. "
-            "Set the job variable deadline to a later moment, or to a duration."
+            f"The deadline {due:%Y-%m-%d %H:%M} UTC is not later than the submission of the run. "
+            "Set the job variable deadline to a later time or to a duration."
         )
     state = _undisturbed(workload, view)
     if state is None:
@@ -102,7 +102,7 @@ def why_unpayable(workload: Workload, view: CapacityView) -> str | None:
     if not found.is_refusal:
         return None
     return (
-        f"{found.reason}; its work is thought to take "
+        f"{found.reason}. The estimated duration of the work is "
         f"{format_duration(state.remaining_work_s)}. {_REMEDY}."
     )
 
@@ -152,14 +152,17 @@ def spent_hold(
     again = _stopped_again(attempts, budget, policy, grace_s, now)
     if spent < budget and again is None:
         return None
-    why = f"its attempts have cost {format_usd(spent)}, and its budget is {format_usd(budget)}"
+    why = (
+        f"the attempts of this run have cost {format_usd(spent)}, and the budget is "
+        f"{format_usd(budget)}"
+    )
     if spent < budget and again is not None:
         # With the two sums alone a budget that was raised too little looks as if it were enough.
         why = again.reason
     return Hold(
         reason=Reason.BUDGET_EXCEEDED,
         summary=f"Held: {why}.",
-        resolution=f"{_REMEDY}; it resumes from its newest checkpoint.",
+        resolution=f"{_REMEDY}. The run resumes from the latest checkpoint.",
     )
 
 

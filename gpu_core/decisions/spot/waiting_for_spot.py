@@ -6,9 +6,12 @@ from gpu_core.decisions.model.units import format_duration
 from gpu_core.decisions.model.workload import Hold
 from gpu_core.decisions.spot.state import SENTENCES, CapacityDecision, Rule
 
-_RESOLUTION = "It starts when spot is free, or on on-demand when it cannot wait longer."
+_RESOLUTION = (
+    "The run starts when spot is available, or on on-demand capacity when it cannot wait longer."
+)
 _WHEN_IT_CAN_PAY = (
-    "It starts when spot is free. Set the job variable budget_usd higher for on-demand."
+    "The run starts when spot is available. To use on-demand capacity, increase the job variable "
+    "budget_usd."
 )
 
 
@@ -54,4 +57,4 @@ def _resolution(decision: CapacityDecision) -> str:
         return _WHEN_IT_CAN_PAY
     if decision.slack_s is None or decision.changeover is None:
         return _RESOLUTION
-    return f"It starts on spot, or in time on on-demand; {decision.changeover.reason}."
+    return f"The run starts on spot, or in time on on-demand; {decision.changeover.reason}."

@@ -119,7 +119,7 @@ class RunFaults:
             return
         held_s = _FIRST_HOLD_S if last is None else min(2 * last.held_s, _LONGEST_HOLD_S)
         text = one_line(self._hidden(f"{type(error).__name__}: {error}"), _SHOWN)
-        what = f"it could not be {doing}: {text}"
+        what = f"the run could not be {doing}: {text}"
         self._faults[flow_run_id] = _Fault(what, held_s, now + timedelta(seconds=held_s))
         fields = {"flow_run_id": flow_run_id, "reason": Reason.INTERNAL_ERROR}
         _log.error(
@@ -171,8 +171,8 @@ class RunFaults:
         return Hold(
             reason=Reason.INTERNAL_ERROR,
             summary=f"Held: {fault.what}.",
-            resolution=f"The scheduler tries it again within {format_duration(fault.held_s)}. "
-            "Correct its job variables, or show this error to the platform team.",
+            resolution=f"Retrying within {format_duration(fault.held_s)}. Check the job variables "
+            "of the run, or report this error to the platform team.",
         )
 
     def keep(self, flow_run_ids: Collection[str], now: datetime) -> None:

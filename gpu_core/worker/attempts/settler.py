@@ -201,10 +201,13 @@ class Settler:
         )
         if is_first and is_flow_run_id(running.flow_run_id):
             what = (
-                "it holds its GPUs until then" if running.phase.holds_gpus else "its GPUs are free"
+                "the GPUs are held until then"
+                if running.phase.holds_gpus
+                else "the GPUs have been released"
             )
             run_log(running).error(
-                "Its end is settled later, and %s: %s. Show this to the platform team.",
+                "Failed to finalize the run, and %s. Will retry: %s. Report this error to the "
+                "platform team.",
                 *(what, retries.fault),
             )
         return pause_s
@@ -215,7 +218,7 @@ class Settler:
         Otherwise it would count as running for ever, with its cost. The run is not tried again,
         because its next end could not be settled either; it is charged with no failure.
         """
-        message = f"Its end could not be settled for a day: {fault}; it is not tried again."
+        message = f"Failed to finalize the run for a day: {fault}. The run is not retried."
         settlement = Settlement(
             end_reason=EndReason.CRASHED,
             is_charged_failure=False,
@@ -244,7 +247,7 @@ class Settler:
             await self._bind(running)
         # Orphans too: no attempt may get these GPUs, nor the run another attempt, while one lives.
         if not await self._infrastructure.kill(running):
-            raise RuntimeError("its processes do not end")
+            raise RuntimeError("the processes of the attempt do not end")
         if running.phase.holds_gpus:
             await self._note_gone(running)
             running.move_to(AttemptPhase.RELEASED, running.gone_at or datetime.now(UTC))

@@ -92,8 +92,8 @@ class Terminator:
     ) -> None:
         """Take the GPUs of this attempt for a more urgent workload."""
         why = (
-            f"{preemptor.name!r} is more urgent ({preemptor.priority:,} against "
-            f"{running.workload.priority:,} points) and needs "
+            f"{preemptor.name!r} has a higher priority ({preemptor.priority:,} points instead of "
+            f"{running.workload.priority:,}) and needs "
             f"{count(preemptor.shape.total_gpus, 'GPU')}."
         )
         await self.stop(
@@ -192,7 +192,7 @@ class Terminator:
             running,
             EndReason.CANCELLED,
             grace_s=_CANCEL_GRACE_S,
-            message=f"A user {done} the run.",
+            message=f"The run was {done} by a user.",
             now=now,
         )
 
@@ -205,7 +205,7 @@ class Terminator:
             if (now - running.attempt.admitted_at).total_seconds() <= limit_s:
                 continue
             with self._attempts.faults.of_run(running, "ended", now):
-                why = f"It ran longer than {format_duration(limit_s)}."
+                why = f"The run exceeded the maximum duration of {format_duration(limit_s)}."
                 await self.stop(running, EndReason.TIMED_OUT, why, policy, now)
 
     async def stop_troubled(self, policy: Policy, now: datetime) -> None:

@@ -60,7 +60,7 @@ class RunningStops:
         await self._running_poll.poll(self._attempts, now)
         await self._terminator.stop_overdue(policy, now)
         for running, used in await self._budgets.overspent(policy, now):
-            why = f"{used.reason}; with a higher budget_usd it resumes from its newest checkpoint."
+            why = f"{used.reason}. To resume from the latest checkpoint, increase budget_usd."
             await self._stop(running, EndReason.BUDGET_SPENT, why, policy, now)
         for running, why in self._budgets.held(policy, self._history.usage(now), now):
             await self._stop(running, EndReason.BUDGET_HELD, why, policy, now)
@@ -92,7 +92,7 @@ class RunningStops:
             return self._history.capacity_view(nodes, allocations, policy, now)
 
         for running, decision in await self._migrations.due(view, now):
-            why = f"Moves to other capacity: {decision.reason}."
+            why = f"Moving to other capacity: {decision.reason}."
             await self._stop(running, EndReason.PREEMPTED, why, policy, now, doing="moved")
 
     async def _stop(

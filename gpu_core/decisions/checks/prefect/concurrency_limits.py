@@ -25,8 +25,10 @@ def held_by_deployment(active_slots: int, limit: int) -> Hold | None:
         return None
     return Hold(
         reason=Reason.DEPLOYMENT_LIMIT,
-        summary=f"Held: {active_slots} runs of its deployment hold its {limit} concurrency slots.",
-        resolution="It may start when one of them ends, or under a higher concurrency limit.",
+        summary=f"Held: all {limit} concurrency slots of the deployment are in use by "
+        f"{active_slots} runs.",
+        resolution="The run can start when one of these runs finishes, or if you increase the "
+        "concurrency limit.",
     )
 
 
@@ -60,7 +62,7 @@ def _paused(pool: PoolStatus, queue: QueueStatus | None) -> Hold | None:
         return Hold(
             reason=Reason.POOL_PAUSED,
             summary=f"Held: work pool {pool.name!r} is paused.",
-            resolution=f"It may start when the pool is resumed: `{resume_command(pool.name)}`.",
+            resolution=f"To resume the work pool, run `{resume_command(pool.name)}`.",
         )
     if queue is None or not queue.is_paused:
         return None
@@ -68,7 +70,7 @@ def _paused(pool: PoolStatus, queue: QueueStatus | None) -> Hold | None:
     return Hold(
         reason=Reason.QUEUE_PAUSED,
         summary=f"Held: work queue {queue.name!r} is paused.",
-        resolution=f"It may start when the queue is resumed: `{command}`.",
+        resolution=f"To resume the work queue, run `{command}`.",
     )
 
 
@@ -85,6 +87,6 @@ def _over_limit(pool: str, queue: str | None, limit: int, active: int) -> Hold:
         reason=Reason.POOL_LIMIT if queue is None else Reason.QUEUE_LIMIT,
         summary=f"Held: {what} has a concurrency limit of {limit}, with "
         f"{count(active, 'active run')}.",
-        resolution="It may start when one of them ends, or without the limit: "
+        resolution="Wait for an active run to finish, or remove the limit with "
         f"`{unlimited_command(pool, queue)}`.",
     )

@@ -90,9 +90,10 @@ def held_if_ambiguous(workload: Workload, request: PodRequest, *, has_deployment
 def _hold(request: PodRequest) -> Hold:
     return Hold(
         reason=Reason.AMBIGUOUS_COMMAND,
-        summary=f"Held: command {_shown(request)} may start the flow or be meant for a container.",
-        resolution="Use container_command for a container; for the flow, command starts Prefect's "
-        "engine: 'uv run prefect flow-run execute'.",
+        summary=f"Held: command {_shown(request)} is ambiguous, because it could start the flow "
+        "or run in a container.",
+        resolution="For a container, use container_command. A flow needs a command such as 'uv "
+        "run prefect flow-run execute'.",
     )
 
 

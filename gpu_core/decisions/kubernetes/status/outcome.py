@@ -25,7 +25,7 @@ class ChargedParty(StrEnum):
     PREEMPTION = "preemption"
     """More urgent pods."""
     LIMIT = "limit"
-    """Its longest duration; it is not tried again."""
+    """Its longest duration. The run is not retried."""
 
     @property
     def is_the_runs_own(self) -> bool:
@@ -108,7 +108,7 @@ _KINDS: Mapping[Cause, _Kind] = MappingProxyType(
         ),
         Cause.QUOTA_REFUSED: _Kind(
             Phase.PENDING,
-            "A ResourceQuota of the namespace refuses it",
+            "The pod was rejected by a ResourceQuota of the namespace",
             "Raise the quota, or wait until other pods of the namespace end.",
         ),
         Cause.OVER_QUOTA: _Kind(

@@ -61,7 +61,7 @@ def with_enough_memory(
     last, who = short[-1], _who(short[-1], attempts)
     if types and types != workload.shape.gpu_types:
         cost = larger.cost_text(types)
-        why = f"{who} ran out of the memory of its GPU ({last.gpu_type}){cost}"
+        why = f"{who} ran out of GPU memory on {last.gpu_type}{cost}"
         shape = workload.shape._replace(gpu_types=types)
         workload = replace(workload, shape=shape, gpu_type_reason=why)
     if divisor == 1:
@@ -76,19 +76,18 @@ def with_enough_memory(
 def _why_divided(divisor: int, short: Attempt, who: str) -> str:
     if short.asked_for_micro_batch is False:
         return (
-            f"divided by {divisor} without effect until the flow calls micro_batch(): {who} ran "
-            "out of GPU memory and had not"
+            f"divided by {divisor}, which has no effect until the flow calls micro_batch(), "
+            f"because {who} ran out of GPU memory without calling it"
         )
     return (
-        f"divided by {divisor}, where the flow asks for it with micro_batch(), as {who} ran out "
-        "of GPU memory"
+        f"divided by {divisor} if the flow calls micro_batch(), because {who} ran out of GPU memory"
     )
 
 
 def _who(short: Attempt, attempts: Sequence[Attempt]) -> str:
     if any(short is attempt for attempt in attempts):
-        return f"its attempt {short.number}"
-    return "an earlier run of its deployment"
+        return f"attempt {short.number}"
+    return "an earlier run of the deployment"
 
 
 def _with_host_memory(
@@ -113,11 +112,13 @@ def _with_host_memory(
     why = f"{_who(short, attempts)} ran out of {_gib(had_mib)}"
     if wanted_mib <= had_mib:
         limit = f"{policy.memory.host_limit_gib} GiB (memory.host_limit_gib)"
-        return replace(workload, memory_reason=f"{why}, and no more than {limit} is permitted")
+        return replace(workload, memory_reason=f"{why}, and the maximum is {limit}")
     grown = workload.shape._replace(memory_mib=wanted_mib)
     if never_fits(grown, nodes) is not None:
-        return replace(workload, memory_reason=f"{why}, and no node has {_gib(wanted_mib)} for it")
-    return replace(workload, shape=grown, memory_reason=f"{_gib(wanted_mib)}, as {why}")
+        return replace(
+            workload, memory_reason=f"{why}, but {_gib(wanted_mib)} is not available on any node"
+        )
+    return replace(workload, shape=grown, memory_reason=f"{_gib(wanted_mib)}, because {why}")
 
 
 def _memory_mib_per_node(attempt: Attempt) -> int:

@@ -51,7 +51,7 @@ def _excess(
             f"{format_duration(min_runtime_s)})"
         )
     if not permission.move_up and workload.priority_override:
-        yield f"be put first by the tag {FIRST_TAG!r}"
+        yield f"move to the front of the queue with the tag {FIRST_TAG!r}"
     most_gpus = permission.max_gpus_per_run
     if most_gpus is not None and workload.shape.total_gpus > most_gpus:
         yield f"use {workload.shape.total_gpus} GPUs (at most {most_gpus})"
@@ -75,6 +75,6 @@ def not_permitted(team: str | None, excess: Sequence[str], policy: Policy) -> Ho
     section = f"permissions.teams.{team}" if is_listed else "permissions.default"
     return Hold(
         reason=Reason.NOT_PERMITTED,
-        summary=f"Held: {who} may not {', nor '.join(excess)}.",
-        resolution=f"Submit it again within these limits, or change {section} in the policy.",
+        summary=f"Held: {who} is not permitted to {', or to '.join(excess)}.",
+        resolution=f"Submit the run again within these limits, or change {section} in the policy.",
     )

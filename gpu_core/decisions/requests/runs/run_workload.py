@@ -182,10 +182,10 @@ def _priority(request: GpuRequest, queue: str | None, policy: Policy) -> int | N
 
 def _unknown_queue(queue: str, policy: Policy) -> Hold:
     nearest = nearest_name(queue, policy.priorities)
-    meant = f"; did you mean {nearest!r}?" if nearest else "."
+    meant = f". Did you mean {nearest!r}?" if nearest else "."
     return Hold(
         reason=Reason.UNKNOWN_QUEUE,
-        summary=f"Held: the policy has no priority for the queue {queue!r}{meant}",
-        resolution=f"Add {queue!r} to the policy's priorities, or set the job variable "
-        f"gpu_priority to one of {listed(policy.priorities)}.",
+        summary=f"Held: no priority found in the policy for the queue {queue!r}{meant}",
+        resolution=f"Add {queue!r} to the priorities in the policy, or set gpu_priority to one of "
+        f"{listed(policy.priorities)}.",
     )

@@ -27,8 +27,8 @@ _CHOICES = (
     ("micro_batch", "Micro-batch"),
 )
 """What is chosen for a workload: its name among the numbers, and in the summary."""
-_AFTER_THAT_RUN = "It starts after that run, or on GPUs that the run cannot use."
-_AFTER_THOSE_RUNS = "It starts after those runs, or on GPUs that they cannot use."
+_AFTER_THAT_RUN = "The run starts after that run, or on GPUs that are not suitable for that run."
+_AFTER_THOSE_RUNS = "The run starts after those runs, or on GPUs that are not suitable for them."
 _NO_REASONS = (None,) * len(_CHOICES)
 
 
@@ -86,8 +86,8 @@ def previous_attempt_ending(workload: Workload, position: int = 0) -> Explanatio
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.PREVIOUS_ATTEMPT_ENDING,
-        summary="Waiting for the last process of the previous attempt to end.",
-        resolution="It starts when that attempt has released its GPUs.",
+        summary="Waiting for the last process of the previous attempt to exit.",
+        resolution="The run starts after the previous attempt has released its GPUs.",
         position=position,
     )
 
@@ -111,7 +111,8 @@ def exceeds_max_gpus(workload: Workload, policy: ScalePolicy, position: int = 0)
         reason=Reason.WAITING_FOR_GPUS,
         summary=f"Waiting for {wanted_text(workload)}: new nodes would exceed scale.max_gpus, "
         f"{policy.max_gpus}.",
-        resolution="It starts when other nodes are gone, or with a higher scale.max_gpus.",
+        resolution="The run starts when other nodes have been removed, or if scale.max_gpus is "
+        "increased.",
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus, "max_gpus": policy.max_gpus},
     )
@@ -122,9 +123,9 @@ def capacity_closed(workload: Workload, position: int) -> Explanation:
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.CAPACITY_CLOSED,
-        summary=f"Waiting for {wanted_text(workload)}: a maintenance window or advance "
-        "reservation closes the free GPUs before this run ends.",
-        resolution="It starts after that, on other GPUs, or earlier with a shorter "
+        summary=f"Waiting for {wanted_text(workload)}: the free GPUs are closed for maintenance "
+        "or an advance reservation before this run ends.",
+        resolution="The run starts afterwards or on other GPUs. To start earlier, set a shorter "
         "expected_duration.",
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus},
@@ -136,8 +137,8 @@ def with_unfinished_search(workload: Workload, explain: Explain, position: int) 
     explanation = explain(workload, position=position)
     return replace(
         explanation,
-        resolution=f"{explanation.resolution} No runs to preempt for it were found within the work "
-        "limit of a cycle; there may be some.",
+        resolution=f"{explanation.resolution} No runs to preempt were found within the work limit "
+        "of a cycle, but there might be some.",
         numbers={**explanation.numbers, "preemption": "not found"},
     )
 
@@ -145,13 +146,14 @@ def with_unfinished_search(workload: Workload, explain: Explain, position: int) 
 def backfill_would_delay(workload: Workload, position: int) -> Explanation:
     """GPUs are free, but reserved for a workload ahead before it would end."""
     known = workload.run_time is not None or workload.expected_duration_s is not None
-    end = "ends after that run starts" if known else "has no known duration"
+    end = "ends after that run starts" if known else "has an unknown duration"
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.RESERVED_AHEAD,
         summary=f"Waiting for {wanted_text(workload)}: the free GPUs are reserved for a run ahead, "
         f"and this run {end}.",
-        resolution="It starts after that run, or earlier with a shorter expected_duration.",
+        resolution="The run starts after the run ahead. To start earlier, set a shorter "
+        "expected_duration.",
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus},
     )
@@ -164,7 +166,8 @@ def spare_is_left(workload: Workload, position: int, spare: int) -> Explanation:
         reason=Reason.RESERVED_AHEAD,
         summary=f"Waiting for {wanted_text(workload)}: the policy keeps {spare} of the free GPUs "
         "for runs of the highest priority.",
-        resolution="It starts when more GPUs are free, or with a lower preemption.spare_gpus.",
+        resolution="The run starts when more GPUs are free, or if preemption.spare_gpus is "
+        "reduced.",
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus, "spare_gpus": spare},
     )
@@ -201,9 +204,10 @@ def waiting_for_victims(
         reason=Reason.WAITING_FOR_VICTIMS,
         summary=f"Waiting for {wanted_text(workload)}: {names_text(names)} "
         f"{'releases' if len(names) == 1 else 'release'} {count(coming, 'GPU')}{by}.",
-        resolution=f"It starts when {_those(names)} saved {_their(names)} progress and ended."
+        resolution=f"The run starts after {_those(names)} saved progress and stopped."
         if is_certain
-        else f"It starts when {_those(names)} ended, unless a run ahead needs the GPUs.",
+        else f"The run starts after {_those(names)} stopped, unless the GPUs are needed by a run "
+        "ahead.",
         position=position,
         expected_start_at=latest if is_certain else None,
         numbers={"wanted_gpus": workload.shape.total_gpus, "coming_gpus": coming},
@@ -238,28 +242,28 @@ def min_runtime_protects(
     possible_from = datetime.fromtimestamp(possible_from_s, UTC)
     until = moment_text(possible_from, now_s)
     if starting == len(protected) == 1:
-        why = f"it is protected until it starts, at the latest until {until}"
+        why = f"that run is protected while it is starting, until {until} at the latest"
     elif starting == len(protected):
-        why = f"they are protected until they start, at the latest until {until}"
+        why = f"those runs are protected while they are starting, until {until} at the latest"
     else:
         parts = {
-            "while they start": starting,
+            "while they are starting": starting,
             "within the minimum run time": len(protected) - starting - repaying,
-            "before they have worked for as long as their preemptions have cost them": repaying,
+            "before they have worked for as long as their preemptions have cost": repaying,
         }
         why = f"not {' or '.join(part for part, runs in parts.items() if runs)}, until {until}"
         if repaying == len(protected) == 1:
             why = (
-                "not before it has worked for as long as its preemptions have cost it, "
-                f"until {until}"
+                "not before the run has worked for as long as its preemptions have cost, until "
+                f"{until}"
             )
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.MIN_RUNTIME_PROTECTS,
-        summary=f"Waiting for {wanted_text(workload)}: {names_text(protected)} may be preempted "
-        f"for it, but {why}.",
-        resolution=f"It then preempts {'that run' if len(protected) == 1 else 'them'}, unless "
-        "enough GPUs become free earlier.",
+        summary=f"Waiting for {wanted_text(workload)}: {names_text(protected)} can be preempted, "
+        f"but {why}.",
+        resolution=f"The run then preempts {'that run' if len(protected) == 1 else 'them'}, "
+        "unless enough GPUs become free earlier.",
         position=position,
         expected_start_at=instant(starts_s),
         numbers={
@@ -279,13 +283,13 @@ _MOST_NAMED = 2
 def _withheld(nodes: Sequence[Node]) -> list[str]:
     """The GPUs of nodes with a held one: whose, and why."""
     named = [
-        f"{count(len(node.gpu_ids), 'GPU')} of {node.name} withheld, "
-        f"because a pod there may get the held one ({node.machine.why_held})"
+        f"{count(len(node.gpu_ids), 'GPU')} of {node.name} withheld, because a pod on that node "
+        f"might receive the held GPU ({node.machine.why_held})"
         for node in nodes[:_MOST_NAMED]
         if node.machine is not None
     ]
     more = len(nodes) - _MOST_NAMED
-    return [*named, f"so are those of {count(more, 'more node')}"] if more > 0 else named
+    return [*named, f"and also the GPUs of {count(more, 'more node')}"] if more > 0 else named
 
 
 def _what_frees(withheld: Sequence[Node], *, needs_repair: bool) -> str:
@@ -295,13 +299,16 @@ def _what_frees(withheld: Sequence[Node], *, needs_repair: bool) -> str:
         if node.machine is not None
     ]
     if not needs_repair:
-        first = "It starts when enough GPUs are free; no run ahead waits for them."
+        first = "The run is next in the queue and starts when enough GPUs are free."
     elif withheld:
-        first = "Too few can be used: it starts when what is held is freed, withdrawn or replaced."
+        first = (
+            "Not enough GPUs are usable. The run starts when the held GPUs are freed, "
+            "withdrawn or replaced."
+        )
     else:
         first = (
-            "Too few can be used: it starts when they are repaired, replaced or no longer used "
-            "by others."
+            "Not enough GPUs are usable. The run starts when they are repaired, replaced or "
+            "released by other processes."
         )
     return first + "".join(helps)
 
@@ -353,8 +360,8 @@ def waiting_for_gpus(
 def _avoided(gpus: int, workload: Workload) -> str:
     """The GPUs of nodes that it avoids for some time, for `Reason.WAITING_FOR_GPUS`."""
     until = workload.avoided_until
-    text = f"{gpus} free on nodes that failed this run recently"
-    return text if until is None else f"{text}, which it leaves alone until {until:%H:%M:%S} UTC"
+    text = f"{gpus} free on nodes on which this run failed recently"
+    return text if until is None else f"{text}, which the run avoids until {until:%H:%M:%S} UTC"
 
 
 def _avoided_until(workload: Workload) -> dict[str, str]:

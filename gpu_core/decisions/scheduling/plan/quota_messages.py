@@ -14,9 +14,9 @@ def exceeds_quota(workload: Workload, numbers: Mapping[str, int], position: int 
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.EXCEEDS_QUOTA,
-        summary=f"Needs {wanted_gpus_text(workload)}: {_team(workload)} may hold at most "
-        f"{numbers['most_gpus']}, including what it can borrow.",
-        resolution="Request fewer GPUs, or raise the nominal quota or the borrowing limit.",
+        summary=f"Needs {wanted_gpus_text(workload)}: {_team(workload)} can hold at most "
+        f"{numbers['most_gpus']}, including borrowed GPUs.",
+        resolution="Request fewer GPUs, or increase the nominal quota or the borrowing limit.",
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus, **numbers},
     )
@@ -33,12 +33,12 @@ def user_limit(workload: Workload, left_gpus: int, most_gpus: int, position: int
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.USER_LIMIT,
-        summary=f"Needs {wanted_gpus_text(workload)}: {_user(workload)} may hold "
+        summary=f"Needs {wanted_gpus_text(workload)}: {_user(workload)} can hold "
         f"{count(left_gpus, 'more GPU')}.",
-        resolution=f"It can never start, because a user may hold at most {most_gpus}. Request "
-        "fewer GPUs, or raise max_gpus_per_user."
+        resolution=f"The run can never start because a user can hold at most {most_gpus}. Request "
+        "fewer GPUs, or increase max_gpus_per_user."
         if is_hopeless
-        else "It starts when other runs of this user have ended.",
+        else "The run starts when other runs of this user have finished.",
         position=position,
         numbers={
             "wanted_gpus": workload.shape.total_gpus,
@@ -51,12 +51,12 @@ def user_limit(workload: Workload, left_gpus: int, most_gpus: int, position: int
 def over_budget(workload: Workload, check: BudgetCheck, position: int) -> Explanation:
     """A budget refuses it."""
     remedy = (
-        "Request fewer GPUs or a shorter run, or raise the budget."
+        "Request fewer GPUs or a shorter duration, or increase the budget."
         if check.is_permanent
-        else "It starts in the next period, or when the budget is raised."
+        else "The run starts in the next period, or when the budget is increased."
     )
     if check.is_assumed:
-        remedy += " A shorter expected_duration commits less."
+        remedy += " A shorter expected_duration reduces the committed amount."
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.BUDGET_EXCEEDED,
@@ -89,20 +89,26 @@ def waiting_for_quota(
         is_owed: It would have enough if no other team borrowed.
     """
     if is_kept_for_others:
-        helps = "The rest is kept for a run ahead that needs more; it starts after that run."
+        helps = (
+            "The remaining quota is kept for a run ahead that needs more GPUs. This run "
+            "starts after that run."
+        )
     elif is_owed:
-        helps = "It starts when runs of its team end, or when other teams return borrowed GPUs."
+        helps = (
+            "The run starts when other runs of the team finish, or when other teams return "
+            "borrowed GPUs."
+        )
     else:
         helps = (
-            "It starts when runs of its team end; others return none: ask for more quota, or for "
-            "fewer GPUs."
+            "The run starts when other runs of the team finish. To start earlier, request fewer "
+            "GPUs or increase the quota."
         )
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_QUOTA,
-        summary=f"Waiting for quota: {_team(workload)} holds "
-        f"{count(numbers['held_gpus'], 'GPU')} and may take {numbers['left_gpus']} more now; "
-        f"this run needs {workload.shape.total_gpus}.",
+        summary=f"Waiting for quota: {_team(workload)} holds {count(numbers['held_gpus'], 'GPU')} "
+        f"and can use {numbers['left_gpus']} more, but this run needs "
+        f"{workload.shape.total_gpus}.",
         resolution=helps,
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus, **numbers},

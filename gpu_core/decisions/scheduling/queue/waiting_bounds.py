@@ -78,9 +78,9 @@ def _stale(workload: Workload, policy: WaitingPolicy, now: datetime) -> Hold | N
     ago = format_duration(waited.total_seconds())
     return Hold(
         reason=Reason.EXPIRED,
-        summary=f"Its scheduled start was {ago} ago; the policy "
-        f"lets runs wait for {format_duration(longest_s)} (waiting.expires_after).",
-        resolution="Submit it again if you still need it.",
+        summary=f"The scheduled start was {ago} ago, but runs can wait for at most "
+        f"{format_duration(longest_s)} (waiting.expires_after).",
+        resolution="Submit the run again if it is still needed.",
     )
 
 
@@ -91,8 +91,8 @@ def _over(workload: Workload, policy: WaitingPolicy, waiting: Counter[str]) -> H
             return Hold(
                 reason=Reason.QUEUE_FULL,
                 summary=f"Refused: {count(bound.limit, 'run')} of {bound.whose} already {wait}, "
-                f"and the policy permits {bound.limit:,} (waiting.{bound.key.partition(' ')[0]}).",
-                resolution="Submit it again when fewer runs wait.",
+                f"and the limit is {bound.limit:,} (waiting.{bound.key.partition(' ')[0]}).",
+                resolution="Submit the run again when fewer runs are waiting.",
             )
     return None
 

@@ -225,7 +225,7 @@ def trouble_of(
     within = format_duration(policy.pending_timeout_s)
     detail = trouble.message.partition(": ")[2]
     return TerminationRequest(
-        reason=EndReason.INTERRUPTED, message=f"No node came within {within}: {detail}"
+        reason=EndReason.INTERRUPTED, message=f"No node became available within {within}: {detail}"
     )
 
 
@@ -288,7 +288,10 @@ def given_up(found: AttemptOutcome, policy: KubernetesPolicy) -> TerminationRequ
         found: What it waits for.
         policy: Says how long it may.
     """
-    text = f"It did not start within {format_duration(policy.pending_timeout_s)}: {found.message}"
+    text = (
+        f"The pods did not start within {format_duration(policy.pending_timeout_s)}: "
+        f"{found.message}"
+    )
     # What only a person can fix is not tried again; for the rest there may be room elsewhere.
     reason = EndReason.TIMED_OUT if found.needs_person else EndReason.INTERRUPTED
     return TerminationRequest(reason=reason, message=" ".join(filter(None, (text, found.remedy))))
@@ -353,11 +356,11 @@ def _waits_in_vain(
 def _trouble_of_node(node: Json, policy: KubernetesPolicy, now: datetime) -> str | None:
     taint = interruption_of(node)
     if taint is not None:
-        return f"is about to go: it has the taint {taint}"
+        return f"is about to be removed, because the node has the taint {taint}"
     conditions = _conditions(node)
     for kind, bad in policy.gpu_conditions.items():
         if conditions.get(kind, {}).get("status") == bad:
-            return f"has trouble with its GPUs: {kind} is {bad}"
+            return f"has unhealthy GPUs: {kind} is {bad}"
     silent_s = silent_for_s(node, now)
     if silent_s is not None and silent_s >= policy.silent_after_s:
         return f"has been silent for {format_duration(int(silent_s))}"

@@ -21,14 +21,15 @@ ADDRESS = "InvalidInput: checkpoint_uri has an unknown scheme (got 'gs://b'); al
         pytest.param(RAISED + ADDRESS, "checkpoint_uri has an unknown scheme", id="address"),
         pytest.param(
             RAISED + "ModuleNotFoundError: No module named 'torch'",
-            "No module named 'torch'. Install it in the run's environment or image",
+            "No module named 'torch'. Install the module in the environment or image of the run",
             id="a module that the flow imports as it runs",
         ),
         pytest.param(
             "Validation of flow parameters failed with error: ParameterTypeError: Flow run "
             "received invalid parameters:\n - x: Input should be a valid integer",
-            "Its parameters are invalid: ParameterTypeError: Flow run received invalid parameters: "
-            "- x: Input should be a valid integer. Correct them in a new run",
+            "The parameters of the flow are invalid: ParameterTypeError: Flow run received "
+            "invalid parameters: - x: Input should be a valid integer. Submit a new run with "
+            "valid parameters",
             id="parameters",
         ),
         pytest.param(RAISED + UNREACHABLE, None, id="a store that may come back"),

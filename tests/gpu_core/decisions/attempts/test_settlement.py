@@ -61,7 +61,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             CONTAINER | {"exit_code": 3, "exit_message": "exit code 3. Its last lines: no data"},
             "Failed",
             "AwaitingRetry",
-            "Failure 1 of 3: exit code 3. Its last lines: no data; trying again.",
+            "Failure 1 of 3: exit code 3. Its last lines: no data. Retrying the run.",
             id="a container failed",
         ),
         pytest.param(
@@ -69,7 +69,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             CONTAINER | PREEMPTED,
             "Preempted",
             "AwaitingRetry",
-            "Preempted: for 'urgent'; requeued.",
+            "Preempted: for 'urgent'. The run was requeued.",
             id="a container that ended well when it was asked to: it may not be done",
         ),
         pytest.param(
@@ -77,7 +77,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             CONTAINER | EVICTED | {"exit_code": 143},
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: the pod was evicted; trying again.",
+            "Interrupted: the pod was evicted. Retrying the run.",
             id="a container whose pod was evicted",
         ),
         pytest.param(
@@ -85,7 +85,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             EVICTED | {"exit_code": 137},
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: the pod was evicted; trying again.",
+            "Interrupted: the pod was evicted. Retrying the run.",
             id="a flow whose pod was evicted under it",
         ),
         pytest.param(
@@ -93,7 +93,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {},
             "Suspended",
             None,
-            "Suspended until a user resumes it.",
+            "Suspended until the run is resumed by a user.",
             id="a flow that suspended itself",
         ),
         pytest.param(
@@ -101,7 +101,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             WAITING | EVICTED,
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: the pod was evicted; trying again.",
+            "Interrupted: the pod was evicted. Retrying the run.",
             id="a flow whose process waited for a person when its pod was evicted",
         ),
         pytest.param(
@@ -117,7 +117,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             WAITING | {"exit_code": 1},
             "Crashed",
             "AwaitingRetry",
-            "Failure 1 of 3: its process ended with exit code 1; trying again.",
+            "Failure 1 of 3: the process exited with exit code 1. Retrying the run.",
             id="a flow whose process died while it waited",
         ),
         pytest.param(
@@ -149,7 +149,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             UNSEEN | POSTPONED,
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: a quota refuses it; trying again.",
+            "Interrupted: a quota refuses it. Retrying the run.",
             id="a flow whose pod a user deleted, and a quota refuses another one",
         ),
         pytest.param(
@@ -165,7 +165,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             CONTAINER | POSTPONED | {"exit_code": 143},
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: a quota refuses it; trying again.",
+            "Interrupted: a quota refuses it. Retrying the run.",
             id="the cluster made a pod after all, before the Job was taken back",
         ),
         pytest.param(
@@ -173,7 +173,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             NEVER_STARTED,
             None,
             "Scheduled",
-            "The attempt did not start; its GPUs are free again.",
+            "The attempt did not start, and the GPUs were released.",
             id="admitted, but no process came",
         ),
         pytest.param(
@@ -181,7 +181,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             NEVER_STARTED | PREEMPTED,
             None,
             None,
-            "The attempt did not start; its GPUs are free again.",
+            "The attempt did not start, and the GPUs were released.",
             id="back in line before it started",
         ),
         pytest.param(
@@ -197,14 +197,19 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             NEVER_STARTED,
             None,
             None,
-            "The attempt did not start; its GPUs are free again.",
+            "The attempt did not start, and the GPUs were released.",
             id="deleted before it started",
         ),
         pytest.param(None, {}, "Cancelled", None, "Cancelled: the run was deleted.", id="deleted"),
         pytest.param("CANCELLED", {}, "Cancelled", None, "Cancelled.", id="cancelled"),
         pytest.param("CANCELLING", {}, "Cancelled", "Cancelled", "Cancelled.", id="cancelling"),
         pytest.param(
-            "PAUSED", {}, "Suspended", None, "Suspended until a user resumes it.", id="suspended"
+            "PAUSED",
+            {},
+            "Suspended",
+            None,
+            "Suspended until the run is resumed by a user.",
+            id="suspended",
         ),
         pytest.param(
             "PAUSED", CANCELLED, "Cancelled", "Cancelled", "Cancelled.", id="cancelled in a pause"
@@ -214,7 +219,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"state_message": "ValueError: nan\nTraceback"},
             "Failed",
             "AwaitingRetry",
-            "Failure 1 of 3: ValueError: nan; trying again.",
+            "Failure 1 of 3: ValueError: nan. Retrying the run.",
             id="the first failure",
         ),
         pytest.param(
@@ -222,7 +227,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"failures_before": 2, "state_message": "ValueError."},
             "Failed",
             None,
-            "Failure 3 of 3: ValueError; it is not tried again.",
+            "Failure 3 of 3: ValueError. The run is not retried.",
             id="the last failure",
         ),
         pytest.param(
@@ -230,7 +235,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"state_message": "Could not import flow", "exit_code": 1},
             "Crashed",
             "AwaitingRetry",
-            "Failure 1 of 3: Could not import flow; trying again.",
+            "Failure 1 of 3: Could not import flow. Retrying the run.",
             id="a crash that Prefect saw",
         ),
         pytest.param(
@@ -238,7 +243,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"state_message": "status code: 1", "diagnosis": MAY_PASS},
             "Crashed",
             "AwaitingRetry",
-            "Failure 1 of 3: No API. Start it; trying again.",
+            "Failure 1 of 3: No API. Start it. Retrying the run.",
             id="a flow that did not begin",
         ),
         pytest.param(
@@ -250,7 +255,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             },
             "Crashed",
             "Crashed",
-            "Failure 3 of 3: No API. Start it; it is not tried again.",
+            "Failure 3 of 3: No API. Start it. The run is not retried.",
             id="a flow that did not begin for the last time: its page says why",
         ),
         pytest.param(
@@ -258,7 +263,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"exit_code": 1, "exit_message": "exit code 1", "diagnosis": MAY_PASS},
             "Crashed",
             "AwaitingRetry",
-            "Failure 1 of 3: No API. Start it; trying again.",
+            "Failure 1 of 3: No API. Start it. Retrying the run.",
             id="a flow whose process could report nothing to Prefect",
         ),
         pytest.param(
@@ -266,7 +271,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"state_message": "status code: 1", "diagnosis": PERMANENT},
             "Crashed",
             "Crashed",
-            "Permanent failure: No file x. Add it; it is not tried again.",
+            "Permanent failure: No file x. Add it. The run is not retried.",
             id="a flow that can never begin",
         ),
         pytest.param(
@@ -274,7 +279,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"diagnosis": PERMANENT, "has_worked_before": True},
             "Crashed",
             "AwaitingRetry",
-            "Failure 1 of 3: No file x. Add it; trying again.",
+            "Failure 1 of 3: No file x. Add it. Retrying the run.",
             id="a flow that has begun before",
         ),
         pytest.param(
@@ -282,7 +287,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"diagnosis": PERMANENT} | PREEMPTED,
             "Preempted",
             "AwaitingRetry",
-            "Preempted: for 'urgent'; requeued.",
+            "Preempted: for 'urgent'. The run was requeued.",
             id="a flow that can never begin, asked to end before",
         ),
         pytest.param(
@@ -290,7 +295,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"state_message": "Flow run: ...", "diagnosis": PERMANENT},
             "Failed",
             None,
-            "Permanent failure: No file x. Add it; it is not tried again.",
+            "Permanent failure: No file x. Add it. The run is not retried.",
             id="a flow that fails alike each time has reported why",
         ),
         pytest.param(
@@ -298,7 +303,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             CONTAINER | {"exit_code": 1, "exit_message": "code 1", "diagnosis": PERMANENT},
             "Failed",
             "Failed",
-            "Permanent failure: No file x. Add it; it is not tried again.",
+            "Permanent failure: No file x. Add it. The run is not retried.",
             id="a container that fails alike each time",
         ),
         pytest.param(
@@ -306,8 +311,8 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"exit_code": -9},
             "Crashed",
             "AwaitingRetry",
-            "Failure 1 of 3: its process was killed by SIGKILL, most likely out of memory; "
-            "trying again.",
+            "Failure 1 of 3: the process was killed by SIGKILL, most likely out of memory. "
+            "Retrying the run.",
             id="killed",
         ),
         pytest.param(
@@ -315,8 +320,8 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"exit_code": 137, "failures_before": 1},
             "Crashed",
             "AwaitingRetry",
-            "Failure 2 of 3: its process was killed by SIGKILL, most likely out of memory; "
-            "trying again.",
+            "Failure 2 of 3: the process was killed by SIGKILL, most likely out of memory. "
+            "Retrying the run.",
             id="killed, as a shell says it",
         ),
         pytest.param(
@@ -324,7 +329,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"exit_code": -11, "failures_before": 2},
             "Crashed",
             "Crashed",
-            "Failure 3 of 3: its process was killed by SIGSEGV; it is not tried again.",
+            "Failure 3 of 3: the process was killed by SIGSEGV. The run is not retried.",
             id="the last crash",
         ),
         pytest.param(
@@ -332,7 +337,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"exit_code": 1},
             "Crashed",
             "AwaitingRetry",
-            "Failure 1 of 3: its process ended with exit code 1; trying again.",
+            "Failure 1 of 3: the process exited with exit code 1. Retrying the run.",
             id="died before the flow began",
         ),
         pytest.param(
@@ -340,8 +345,8 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"exit_code": 0},
             "Crashed",
             "AwaitingRetry",
-            "Failure 1 of 3: its process ended with exit code 0 and left the run unfinished; "
-            "trying again.",
+            "Failure 1 of 3: the process exited with exit code 0 before the run was complete. "
+            "Retrying the run.",
             id="ended without a word",
         ),
         pytest.param(
@@ -349,7 +354,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"exit_code": -1000},
             "Crashed",
             "AwaitingRetry",
-            "Failure 1 of 3: its process was killed by signal 1000; trying again.",
+            "Failure 1 of 3: the process was killed by signal 1000. Retrying the run.",
             id="an unknown signal",
         ),
         pytest.param(
@@ -357,7 +362,8 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             UNSEEN,
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: the machine or the worker was gone when its process ended; trying again.",
+            "Interrupted: the machine or the worker was not available when the process ended. "
+            "Retrying the run.",
             id="its end was not observed",
         ),
         pytest.param(
@@ -365,7 +371,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {},
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: a signal from outside ended its process; trying again.",
+            "Interrupted: the process was stopped by an external signal. Retrying the run.",
             id="a signal from outside",
         ),
         pytest.param(
@@ -373,7 +379,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             INTERRUPTED,
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: the node goes down; trying again.",
+            "Interrupted: the node goes down. Retrying the run.",
             id="the provider's notice",
         ),
         pytest.param(
@@ -381,7 +387,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             PREEMPTED,
             "Preempted",
             "AwaitingRetry",
-            "Preempted: for 'urgent'; requeued.",
+            "Preempted: for 'urgent'. The run was requeued.",
             id="preempted, saved and left",
         ),
         pytest.param(
@@ -389,7 +395,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             PREEMPTED | {"exit_code": -9},
             "Preempted",
             "AwaitingRetry",
-            "Preempted: for 'urgent'; requeued.",
+            "Preempted: for 'urgent'. The run was requeued.",
             id="preempted and killed after the grace period",
         ),
         pytest.param(
@@ -397,7 +403,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             PREEMPTED | {"failures_before": 2},
             "Preempted",
             "AwaitingRetry",
-            "Preempted: for 'urgent'; requeued.",
+            "Preempted: for 'urgent'. The run was requeued.",
             id="died badly while it was preempted",
         ),
         pytest.param(
@@ -437,7 +443,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             CONTAINER | PREEMPTED,
             "Preempted",
             "AwaitingRetry",
-            "Preempted: for 'urgent'; requeued.",
+            "Preempted: for 'urgent'. The run was requeued.",
             id="a container whose run was set back, that ended when it was asked to",
         ),
         pytest.param(
@@ -445,7 +451,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             CONTAINER | UNSEEN,
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: a signal from outside ended its process; trying again.",
+            "Interrupted: the process was stopped by an external signal. Retrying the run.",
             id="a container whose run was set back, and its end was not observed",
         ),
         pytest.param(
@@ -453,7 +459,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             CONTAINER | {"exit_code": 3},
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: a signal from outside ended its process; trying again.",
+            "Interrupted: the process was stopped by an external signal. Retrying the run.",
             id="a container whose run was set back, and that did not end well",
         ),
         pytest.param(
@@ -461,7 +467,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {},
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: a signal from outside ended its process; trying again.",
+            "Interrupted: the process was stopped by an external signal. Retrying the run.",
             id="a flow that Prefect put back ends with code 0 as well",
         ),
         pytest.param(
@@ -469,7 +475,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             LOST_GANG | {"state_message": "NCCL error", "failures_before": 2},
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: node b was lost, and with it its gang; trying again.",
+            "Interrupted: node b was lost, and with it its gang. Retrying the run.",
             id="a flow that failed because another node fell silent",
         ),
         pytest.param(
@@ -477,7 +483,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             CONTAINER | LOST_GANG | {"exit_code": 1},
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: node b was lost, and with it its gang; trying again.",
+            "Interrupted: node b was lost, and with it its gang. Retrying the run.",
             id="a container that failed because another node fell silent",
         ),
         pytest.param(
@@ -485,7 +491,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             LOST_GANG | {"exit_code": 134},
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: node b was lost, and with it its gang; trying again.",
+            "Interrupted: node b was lost, and with it its gang. Retrying the run.",
             id="a flow that was aborted because another node fell silent",
         ),
         pytest.param(
@@ -496,7 +502,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             NEVER_STARTED | {"refusal": "The worker may not. Grant it."},
             "Refused",
             "Crashed",
-            "It cannot be started. The worker may not. Grant it.",
+            "Unable to start the run. The worker may not. Grant it.",
             id="refused for good: one attempt, whatever its failures before",
         ),
         pytest.param(
@@ -597,7 +603,7 @@ def test_what_an_outage_ended_is_charged_to_no_run(state, changes, want_reason, 
     assert settlement.is_excused
     assert not settlement.is_charged_failure
     assert settlement.message == (
-        f"{want_reason}: {AWAY['excuse']}; trying again (excused 1 of {MAX_EXCUSED})."
+        f"{want_reason}: {AWAY['excuse']}. Retrying the run (excused 1 of {MAX_EXCUSED})."
     )
 
 
@@ -627,7 +633,7 @@ def test_excuses_end_for_flows_that_began(changes):
     charged = settled("PENDING", **(changes | AWAY), **counts)
     assert charged.is_charged_failure
     assert charged.message == (
-        f"Failure 1 of 3: {AWAY['excuse']}, {MAX_EXCUSED + 1} times in a row; trying again."
+        f"Failure 1 of 3: {AWAY['excuse']}, {MAX_EXCUSED + 1} times in a row. Retrying the run."
     )
 
 
@@ -639,6 +645,6 @@ def test_what_never_began_is_charged_to_no_run_and_waits_for_a_person(changes):
     assert held.is_excused
     assert not held.is_charged_failure
     assert held.message == (
-        f"Postponed: {AWAY['excuse']}, {MAX_EXCUSED + 1} times in a row; it waits uncharged "
-        "until a user corrects this."
+        f"Postponed: {AWAY['excuse']}, {MAX_EXCUSED + 1} times in a row. The run waits, and is "
+        "not charged, until a user corrects this."
     )

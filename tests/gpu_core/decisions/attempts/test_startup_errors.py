@@ -117,23 +117,32 @@ NO_ROOM = "python cannot be started: Cannot allocate memory"
     ("output", "want", "want_permanent"),
     [
         pytest.param(
-            MODULE, "its code cannot be imported: No module named 'no_such_module'. Install", True,
+            MODULE,
+            "unable to import the flow code: No module named 'no_such_module'. Install",
+            True,
             id="a module",
         ),
-        pytest.param(FILE, "the file /opt/flows/train.py is not there. Put", True, id="a file"),
-        pytest.param(FUNCTION, "flows.py has no flow 'no_such'. Correct", True, id="a name"),
+        pytest.param(FILE, "file /opt/flows/train.py does not exist. Add", True, id="a file"),
+        pytest.param(
+            FUNCTION,
+            "flow 'no_such' was not found in flows.py. Correct",
+            True,
+            id="a name",
+        ),
         pytest.param(
             SYNTAX, "/flows/train.py has a syntax error in line 3: invalid syntax. Correct", True,
             id="a syntax error",
         ),
         pytest.param(
-            IMPORTED_NAME, "its code cannot be imported: cannot import name 'no_such'", True,
+            IMPORTED_NAME, "unable to import the flow code: cannot import name 'no_such'", True,
             id="a name of a module",
         ),
-        pytest.param(OPENCV, "its code cannot be imported: libGL.so.1", True, id="a library"),
+        pytest.param(OPENCV, "unable to import the flow code: libGL.so.1", True, id="a library"),
         pytest.param(
-            DRIVER, "its code cannot be imported: libcuda.so.1: cannot open shared object file: "
-            "No such file or directory. Install the NVIDIA driver", False, id="a driver of a node",
+            DRIVER, "unable to import the flow code: libcuda.so.1: cannot open shared object "
+            "file: No such file or directory. Install the NVIDIA driver",
+            False,
+            id="a driver of a node",
         ),
         pytest.param(UNDEFINED, "loading train.py failed: NameError", True, id="undefined"),
         pytest.param(
@@ -144,35 +153,36 @@ NO_ROOM = "python cannot be started: Cannot allocate memory"
         pytest.param(HANDLED, "loading train.py failed: URLError", False, id="the network"),
         pytest.param(DISK, "loading train.py failed: OSError(5", False, id="a disk"),
         pytest.param(
-            PULL_STEP, "the deployment's pull step prefect.deployments.steps.git_clone failed",
+            PULL_STEP, "pull step prefect.deployments.steps.git_clone of the deployment failed",
             False, id="a pull step",
         ),
         pytest.param(
-            NO_PREFECT, "Prefect is not installed in the run's environment or image. Install it",
+            NO_PREFECT, "Prefect is not installed in the environment or image of the run. Install "
+            "it",
             True, id="an image of others",
         ),
-        pytest.param(NO_API, "it has no connection to Prefect's API", False, id="the API"),
+        pytest.param(NO_API, "unable to connect to the Prefect API", False, id="the API"),
         pytest.param(
-            SLOW_API, "Prefect's API gives it no answer in time", False, id="an API that is slow"
+            SLOW_API, "the Prefect API did not respond in time", False, id="an API that is slow"
         ),
         pytest.param(
-            API_AND_MODULE, "it has no connection to Prefect's API", False,
+            API_AND_MODULE, "unable to connect to the Prefect API", False,
             id="the API, after a warning",
         ),
         pytest.param(
-            MODULE_FLOW, "its code cannot be imported: No module named 'team.training'", True,
+            MODULE_FLOW, "unable to import the flow code: No module named 'team.training'", True,
             id="a flow that is deployed as a module",
         ),
         pytest.param(
-            MODULE_DRIVER, "its code cannot be imported: libnvidia-ml.so.1", False,
+            MODULE_DRIVER, "unable to import the flow code: libnvidia-ml.so.1", False,
             id="a driver, in a module",
         ),
         pytest.param(
-            KILLED, "its code cannot be imported: No module named 'wandb'", False,
+            KILLED, "unable to import the flow code: No module named 'wandb'", False,
             id="a handled error of a process that was killed",
         ),
         pytest.param(
-            COMMAND, "its command pyton cannot be started: No such file or directory. ", True,
+            COMMAND, "the command pyton cannot be started: No such file or directory. ", True,
             id="a command",
         ),
     ],

@@ -159,7 +159,9 @@ def test_what_instances_there_are_is_listed():
     never = ClusterInfo([partitioned(**{"1g.10gb": 3, "2g.20gb": 0})]).never_fits(
         instance("3g.40gb")
     )
-    assert never.summary == "No such GPU here has MIG instances 3g.40gb: there is 1g.10gb."
+    assert never.summary == (
+        "No matching GPU has MIG instances 3g.40gb. Available MIG profiles: 1g.10gb."
+    )
 
 
 def test_no_more_instances_are_given_than_there_are():

@@ -138,51 +138,51 @@ def test_a_gang_gets_all_or_nothing():
     ("workload", "nodes", "want_summary", "want_resolution"),
     [
         pytest.param(
-            make_workload(), (), "This pool has no GPU at all.", "Add a node", id="no node"
+            make_workload(), (), "The pool does not have any GPUs.", "Add a node", id="no node"
         ),
         pytest.param(
-            make_workload(), (make_node(gpus=0),), "This pool has no GPU", "Add a node", id="no GPU"
+            make_workload(), (make_node(gpus=0),), "The pool does not have any GPUs", "Add a node", id="no GPU"
         ),
         pytest.param(
             make_workload(gpu_types=("a100-40gb",)),
             TWO_TYPES,
-            "No GPU of this pool is a100-40gb: it has a100-80gb, t4.",
-            "Set gpu_type to 'a100-80gb' or 'auto', or add such a node.",
+            "No a100-40gb GPU is available in this pool. Available GPU types: a100-80gb, t4.",
+            "Set gpu_type to 'a100-80gb' or 'auto', or add a matching node.",
             id="no such type, but a near one",
         ),
         pytest.param(
             make_workload(gpu_types=("b200", "x")),
             TWO_TYPES,
-            "No GPU of this pool is b200 or x: it has a100-80gb, t4.",
+            "No b200 or x GPU is available in this pool. Available GPU types: a100-80gb, t4.",
             "Set gpu_type to 'auto', or",
             id="no such type",
         ),
         pytest.param(
             make_workload(capacity_type="spot"),
             TWO_TYPES,
-            "No such GPU here is spot capacity: there is on-demand.",
+            "No matching spot GPU is available. Available capacity types: on-demand.",
             "Set capacity_type to 'auto'",
             id="no such capacity",
         ),
         pytest.param(
             make_workload(gpu_memory_gib=141),
             TWO_TYPES,
-            "Needs GPUs with 141 GiB: the memory of those here is 80 GiB at most.",
-            "Request less gpu_memory_gib",
+            "Requires GPUs with 141 GiB, but the memory of matching GPUs is at most 80 GiB.",
+            "Reduce gpu_memory_gib",
             id="memory",
         ),
         pytest.param(
             make_workload(gpu_memory_gib=1),
             (make_node(gpu_memory_gib=None),),
-            "Needs GPUs with 1 GiB: the memory of those here is not known.",
-            "Request less gpu_memory_gib",
+            "Requires GPUs with 1 GiB, but the memory of matching GPUs is not known.",
+            "Reduce gpu_memory_gib",
             id="unknown memory",
         ),
         pytest.param(
             make_workload(),
             (make_node(is_shareable=True, has_whole_gpus=False),),
-            "Needs whole GPUs: all such GPUs here are shared.",
-            "Ask for a gpu_fraction, or add a node with whole GPUs.",
+            "Requires whole GPUs, but all matching GPUs are shared.",
+            "Request a gpu_fraction, or add a node with whole GPUs.",
             id="replicas only",
         ),
         pytest.param(
@@ -191,22 +191,22 @@ def test_a_gang_gets_all_or_nothing():
                 make_node("a", is_shareable=True, has_whole_gpus=False),
                 make_node("b", is_mig=True),
             ),
-            "Needs whole GPUs: all such GPUs here are partitioned with MIG or shared.",
-            "Ask for a gpu_fraction or a mig_profile, or add a node with whole GPUs.",
+            "Requires whole GPUs, but all matching GPUs are partitioned with MIG or shared.",
+            "Request a gpu_fraction or a mig_profile, or add a node with whole GPUs.",
             id="replicas and MIG instances",
         ),
         pytest.param(
             make_workload(gpus=5),
             TWO_TYPES,
-            "Needs 5 GPUs on one node: the largest such node has 4.",
+            "Needs 5 GPUs on one node, but the largest matching node has 4.",
             "Set gpu_count to 4 or less",
             id="more than the largest node has",
         ),
         pytest.param(
             make_workload(gpus=2, nodes=2),
             TWO_TYPES,
-            "Needs 2 nodes of one GPU type and capacity type with 2 GPUs each: "
-            "there are 1 at most.",
+            "Needs 2 nodes of one GPU type and capacity type with 2 GPUs each, but at most 1 are "
+            "available.",
             "Set nodes to 1 or less",
             id="two nodes, but of two types",
         ),

@@ -47,16 +47,17 @@ def test_the_message_has_the_numbers_the_forecast_and_what_follows():
     assert alert.subject == "Budget vision: 100 % used"
     assert alert.body == (
         "Team vision has used $100.00 of $100.00 in this month, which ends 2026-05-01 00:00 UTC. "
-        "At this rate it will have used $200.00 (200 %). No further run of it starts before then."
+        "At the current rate, the usage will reach $200.00 (200 %). New runs in this budget "
+        "do not start until the period ends."
     )
     (soft,) = alerts(100, mode="soft")
-    assert soft.body.endswith("The budget is soft: runs still start.")
+    assert soft.body.endswith("Runs can still start because the budget is soft.")
 
 
 def test_a_period_that_has_just_begun_has_no_forecast():
     (alert,) = alerts(90, now=datetime(2026, 4, 1, 1, tzinfo=UTC))
     assert alert.forecast is None
-    assert "At this rate" not in alert.body
+    assert "At the current rate" not in alert.body
 
 
 def test_the_policys_own_mark_and_an_empty_budget():
@@ -72,12 +73,14 @@ def test_the_policys_own_mark_and_an_empty_budget():
     [
         pytest.param(
             {"mode": "stop"},
-            "Its runs save, stop, and resume after it; no further run starts before then.",
+            "Active runs save, stop, and resume after the period ends. New runs do not start "
+            "until then.",
             id="stop",
         ),
         pytest.param(
             {"mode": "stop", "queues": {"critical": "soft", "low": "stop"}},
-            "no further run starts before then. Runs of queue critical continue and still start.",
+            "New runs do not start until then. Runs in queue critical continue, and new runs can "
+            "still start.",
             id="a queue that may continue is named",
         ),
         pytest.param(

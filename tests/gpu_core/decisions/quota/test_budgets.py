@@ -76,7 +76,8 @@ def make_budgets(*policy, usd=0, gpu_hours=0):
             2,
             None,
             "Over budget 'vision-month': $416.00 of $400.00 per month ($392.00 spent, $0.00 "
-            "committed, $24.00 for this run, as its length is unknown and taken as 3h 00m)",
+            "committed, $24.00 for this run, assuming a duration of 3h 00m because the "
+            "duration is unknown)",
             id="unknown run time, less than its assumed duration is left",
         ),
         pytest.param(
@@ -85,7 +86,8 @@ def make_budgets(*policy, usd=0, gpu_hours=0):
             2,
             None,
             "Over budget 'vision-month': $408.00 of $400.00 per month ($400.00 spent, $0.00 "
-            "committed, $8.00 for this run, as its length is unknown and taken as 1h 00m)",
+            "committed, $8.00 for this run, assuming a duration of 1h 00m because the "
+            "duration is unknown)",
             id="unknown run time, nothing is left",
         ),
         pytest.param(
@@ -93,7 +95,7 @@ def make_budgets(*policy, usd=0, gpu_hours=0):
             {},
             None,
             1,
-            "Budget 'vision-month' is in USD, and these GPUs have no price",
+            "Budget 'vision-month' is in USD, but no price is available for these GPUs",
             id="no price is no guess",
         ),
         pytest.param(

@@ -207,7 +207,8 @@ def test_who_waits_reads_why_and_what_would_help():
         "and $36.72 on on-demand"
     )
     assert hold.resolution == (
-        "It starts when spot is free. Set the job variable budget_usd higher for on-demand."
+        "The run starts when spot is available. To use on-demand capacity, increase the job "
+        "variable budget_usd."
     )
 
 

@@ -79,7 +79,7 @@ def test_spot_is_tried_again_after_a_while():
     too_soon = asked(39)
     assert too_soon.shape.capacity_type == "on-demand"
     assert too_soon.capacity_reason == (
-        "on-demand: it was interrupted on spot 3 times in a row too soon, which it leaves alone "
+        "on-demand: it was interrupted on spot 3 times in a row too soon, which the run avoids "
         f"until {NOW + timedelta(minutes=40):%H:%M:%S}"
     )
     assert asked(40).shape.capacity_type == "spot"

@@ -111,8 +111,8 @@ def test_what_is_refused_at_submission(workload, nodes, want):
 def test_a_refusal_has_its_numbers_and_a_remedy():
     found = why_unpayable(submitted(14.9), CapacityView((SPOT, STEADY), make_policy(), NOW))
     assert found == (
-        "OverBudget: $15.00 at least, $36.00 on on-demand, budget $14.90; its work is thought to "
-        "take 10h 00m. Set the job variable budget_usd higher, or run less."
+        "OverBudget: $15.00 at least, $36.00 on on-demand, budget $14.90. The estimated duration "
+        "of the work is 10h 00m. Increase the job variable budget_usd, or reduce the work."
     )
 
 
@@ -146,4 +146,7 @@ def test_a_run_that_its_budget_has_stopped_waits_for_a_higher_one(reason, budget
     hold = asking.of(submitted(budget_usd), [replace(BEFORE, end_reason=reason)]).hold
     assert (hold is not None) is is_held
     if hold is not None:
-        assert "$2.00 of its budget of $2.02 are spent, $0.0500 more until" in hold.summary
+        assert (
+            "$2.00 of the run budget of $2.02 has been spent, and $0.0500 would be added"
+            in hold.summary
+        )

@@ -50,14 +50,16 @@ def test_each_of_the_two_is_one_sentence_of_at_most_120_characters(
             {"patience_s": 3 * HOUR_S, "spot_age_s": HOUR_S, "price_ratio": 2.4},
             "Waiting for spot: unavailable for 1h 00m of at most 3h 00m; "
             "on-demand costs 2.40 times spot.",
-            "It starts when spot is free, or on on-demand when it cannot wait longer.",
+            "The run starts when spot is available, or on on-demand capacity when it cannot wait "
+            "longer.",
             id="patience, and no deadline",
         ),
         pytest.param(
             Rule.WAIT_FOR_SPOT,
             {},
             "Waiting for spot: spot is unavailable and worth waiting for.",
-            "It starts when spot is free, or on on-demand when it cannot wait longer.",
+            "The run starts when spot is available, or on on-demand capacity when it cannot wait "
+            "longer.",
             id="no number is known",
         ),
         pytest.param(
@@ -69,7 +71,7 @@ def test_each_of_the_two_is_one_sentence_of_at_most_120_characters(
                 "changeover": Changeover(loss_s=1350, starts=3),
             },
             "Waiting for spot: progress 5h 00m of 4h 00m expected by now; slack 2h 00m.",
-            "It starts on spot, or in time on on-demand; a start loses at most 22m 30s by 3 "
+            "The run starts on spot, or in time on on-demand; a start loses at most 22m 30s by 3 "
             "measured starts.",
             id="ahead of the line, with a measured changeover",
         ),
@@ -78,7 +80,8 @@ def test_each_of_the_two_is_one_sentence_of_at_most_120_characters(
             {"rest": RemainingWork(20 * MICRO_USD, 15 * MICRO_USD, 36 * MICRO_USD)},
             "Waiting for spot: $20.00 of its budget are left, the rest costs $15.00 on spot "
             "and $36.00 on on-demand.",
-            "It starts when spot is free. Set the job variable budget_usd higher for on-demand.",
+            "The run starts when spot is available. To use on-demand capacity, increase the job "
+            "variable budget_usd.",
             id="the budget holds on spot only",
         ),
     ],

@@ -139,7 +139,7 @@ def test_output_is_looked_at_where_nothing_else_explains_the_end(tmp_path, state
     ("lines", "want"),
     [
         pytest.param(
-            UNLOADABLE, "The flow did not begin: its code cannot be imported", id="reported"
+            UNLOADABLE, "The flow did not begin: unable to import the flow code", id="reported"
         ),
         pytest.param(("hello",), "Process exited with status code: 1", id="it says nothing of it"),
         pytest.param((), "Process exited with status code: 1", id="there is no output"),
@@ -457,7 +457,7 @@ def test_excused_ends_are_counted_in_a_row_and_as_no_interruptions(tmp_path):
         for earlier in ([*[excused] * 10, charged], [charged, *[excused] * 10])
     )
     assert first.settlement.message == (
-        "Interrupted: the API was away; trying again (excused 1 of 10)."
+        "Interrupted: the API was away. Retrying the run (excused 1 of 10)."
     )
     assert to_record(first, NOW)["excused_at"] == NOW.isoformat()
     assert last.settlement.message.startswith("Failure 2 of 3: the API was away, 11 times in a row")
@@ -599,14 +599,14 @@ def test_who_is_cancelled_after_the_end_was_judged_does_not_stay_cancelling(tmp_
         ),
         pytest.param(
             EndReason.INTERRUPTED,
-            "Interrupted: its node is gone; trying again.",
-            ("Interrupted", "its node is gone; trying again."),
+            "Interrupted: its node is gone. Retrying the run.",
+            ("Interrupted", "its node is gone. Retrying the run."),
             id="interrupted",
         ),
         pytest.param(
             EndReason.FAILED,
-            "Failure 1 of 3: no data; trying again.",
-            ("AwaitingRetry", "Failure 1 of 3: no data; trying again."),
+            "Failure 1 of 3: no data. Retrying the run.",
+            ("AwaitingRetry", "Failure 1 of 3: no data. Retrying the run."),
             id="its own failure: Prefect's word for a retry",
         ),
     ],
@@ -637,6 +637,6 @@ def test_a_run_whose_pool_was_deleted_does_not_wait_for_ever(tmp_path):
 
     assert (settlement.next_state, settlement.is_charged_failure) == ("Crashed", False)
     assert settlement.message == (
-        "Preempted: its GPUs went to a more urgent run; it cannot start again, as its work queue "
-        "was deleted: submit it again."
+        "Preempted: the GPUs were assigned to a run with a higher priority. The run cannot start "
+        "again because its work queue was deleted. Submit the run again."
     )

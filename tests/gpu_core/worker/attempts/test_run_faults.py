@@ -118,7 +118,7 @@ def test_a_run_that_fails_while_it_waits_is_held_alone(tmp_path, monkeypatch, ow
     assert fault.raised
     assert first == {GOOD, LATER}
     assert second == set()
-    assert page.startswith("InternalError: Held: it could not be ")
+    assert page.startswith("InternalError: Held: the run could not be ")
     assert type(error).__name__ in page
     assert third == {BAD}
     assert holding == {GOOD, BAD, LATER}

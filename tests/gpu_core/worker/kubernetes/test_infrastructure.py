@@ -133,7 +133,7 @@ def test_the_claims_of_a_run_are_judged_when_it_starts(is_listed, caplog, monkey
 
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
         why = anyio.run(scenario)
-    assert ("may not use PersistentVolumeClaim 'wages'" in why) is is_listed
+    assert ("is not permitted to use PersistentVolumeClaim 'wages'" in why) is is_listed
     reported = "PersistentVolumeClaim 'wages', which the policy does not list"
     assert (reported in caplog.text) is not is_listed
 

@@ -330,7 +330,7 @@ def test_a_deployments_later_run_begins_with_what_an_earlier_one_completed_with(
     """From the ledger, by policy: as it asks where the policy remembers nothing."""
     run = make_run(str(uuid4()))
     short = opened(ledger, run, gpu_type="a100-80gb")
-    out_of_memory = "Failure 1 of 3: OutOfMemoryError: CUDA out of memory; trying again."
+    out_of_memory = "Failure 1 of 3: OutOfMemoryError: CUDA out of memory. Retrying the run."
     close(ledger, short, 1, EndReason.FAILED, end_message=out_of_memory)
     enough = opened(ledger, run, 2, gpu_type="a100-80gb", micro_batch_divisor=2, admitted_at=at(1))
     close(ledger, enough, 2)

@@ -125,8 +125,8 @@ def test_a_mark_is_reported_once_over_restarts(ledger_url: str, webhook) -> None
         "Budget pool: 85 % used",
         "Budget pool: 101 % used",
     ]
-    assert "At this rate it will have used $170.00 (170 %)." in got[0]["body"]
-    assert got[1]["body"].endswith("The budget is soft: runs still start.")
+    assert "At the current rate, the usage will reach $170.00 (170 %)." in got[0]["body"]
+    assert got[1]["body"].endswith("Runs can still start because the budget is soft.")
 
 
 def test_a_block_that_fails_is_tried_again(

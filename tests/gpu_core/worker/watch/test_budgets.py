@@ -65,8 +65,8 @@ def test_it_is_warned_once_and_then_stopped(ledger, caplog):
         assert stopped(ledger, running(), [1.9, 2, 2.5, 2.99]) == [False, False, False, True]
     warned = [record.getMessage() for record in caplog.records]
     assert warned == [
-        "Budget: $4.00 of its budget of $5.00 are spent, $0.0250 more until it could be stopped at "
-        "the next poll"
+        "Budget: $4.00 of the run budget of $5.00 has been spent, and $0.0250 would be added "
+        "before the run can be stopped"
     ]
 
 

@@ -132,7 +132,7 @@ def test_an_error_in_what_is_said_of_a_hung_run_stops_nothing_else(story, monkey
 
     said, shown = story(scenario)
     assert shown == []
-    assert "it could not be named as hung: ValueError: a stack that cannot be read" in said[0]
+    assert "the run could not be named as hung: ValueError: a stack that cannot be read" in said[0]
 
 
 @pytest.mark.parametrize(

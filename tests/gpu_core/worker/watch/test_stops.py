@@ -122,5 +122,5 @@ def test_an_attempt_that_cannot_be_stopped_keeps_no_other_from_its_end(stops):
 def test_a_run_that_moves_to_other_capacity_is_preempted_with_the_reason(stops):
     terminator = Terminator()
     anyio.run(stops(terminator).migrate, (), (), make_policy(), NOON)
-    why = "Moves to other capacity: spot is back."
+    why = "Moving to other capacity: spot is back."
     assert terminator.heard == [("moves", EndReason.PREEMPTED, why)]

@@ -180,10 +180,10 @@ def test_it_is_held_with_what_would_help():
     held = held_if_not_permitted(workload(), brings(secret("vison"), account("x")), policy, OWN)
     assert held.hold == Hold(
         reason=Reason.NOT_PERMITTED,
-        summary="Held: a run of team 'vision' may not use Secret 'vison' (allowed: vision; did you "
-        "mean 'vision'?).",
-        resolution="Submit it again within these limits, or change permissions.teams.vision in the "
-        "policy.",
+        summary="Held: a run of team 'vision' is not permitted to use Secret 'vison' (allowed: "
+        "vision; did you mean 'vision'?).",
+        resolution="Submit the run again within these limits, or change permissions.teams.vision "
+        "in the policy.",
     )
 
 

@@ -37,8 +37,8 @@ NODES = (
     make_node("c", gpu_type="h200", gpu_memory_gib=141, memory_mib=MOST_MIB),
 )
 USD_PER_HOUR = {"l4": 0.8, "a100-80gb": 3.6, "h200": 7.2}
-CUDA = "Failure 1 of 3: OutOfMemoryError: CUDA out of memory; trying again."
-KILLED = "Failure 1 of 3: exit code 137 (OOMKilled); trying again."
+CUDA = "Failure 1 of 3: OutOfMemoryError: CUDA out of memory. Retrying the run."
+KILLED = "Failure 1 of 3: exit code 137 (OOMKilled). Retrying the run."
 
 
 @dataclass(frozen=True)

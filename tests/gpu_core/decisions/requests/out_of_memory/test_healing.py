@@ -17,8 +17,8 @@ from gpu_core.testing.builders.workloads import (
     with_shape,
 )
 
-TORCH = "Failure 1 of 3: OutOfMemoryError: CUDA out of memory; trying again."
-KILLED = "Failure 1 of 3: exit code 137 (OOMKilled); trying again."
+TORCH = "Failure 1 of 3: OutOfMemoryError: CUDA out of memory. Retrying the run."
+KILLED = "Failure 1 of 3: exit code 137 (OOMKilled). Retrying the run."
 GIB = 1024
 
 NODES = (
@@ -132,8 +132,8 @@ def test_which_gpu_types_it_gets(asked, earlier, rules, want_types, want_divisor
 def test_a_dearer_type_is_said_with_both_prices():
     found = with_enough_memory(make_workload(gpu_types=("t4",)), [ended()], NODES, LARGER)
     assert found.gpu_type_reason == (
-        "its attempt 1 ran out of the memory of its GPU (t4): at most $3.60 instead of $0.4000 "
-        "an hour for each GPU"
+        "attempt 1 ran out of GPU memory on t4: at most $3.60 instead of $0.4000 an hour for "
+        "each GPU"
     )
 
 
@@ -165,33 +165,32 @@ DOUBLE = policy(host_factor=2)
     ("asked_gib", "earlier", "rules", "want_gib", "want_reason"),
     [
         pytest.param(
-            *(64, [short_of_host(64)], DOUBLE, 128, "128 GiB, as its attempt 1 ran out of 64 GiB"),
+            *(64, [short_of_host(64)], DOUBLE, 128, "128 GiB, because attempt 1 ran out of 64 GiB"),
             id="twice as much",
         ),
         pytest.param(
             *(64, [short_of_host(64), short_of_host(128, 2)], DOUBLE, 256),
-            "256 GiB, as its attempt 2 ran out of 128 GiB",
+            "256 GiB, because attempt 2 ran out of 128 GiB",
             id="twice as much again",
         ),
         pytest.param(
             *(64, [short_of_host(64, nodes=2)], DOUBLE, 128),
-            "128 GiB, as its attempt 1 ran out of 64 GiB",
+            "128 GiB, because attempt 1 ran out of 64 GiB",
             id="on each node of a gang",
         ),
         pytest.param(
             *(64, [short_of_host(64)], policy(host_factor=2, host_limit_gib=96), 96),
-            "96 GiB, as its attempt 1 ran out of 64 GiB",
+            "96 GiB, because attempt 1 ran out of 64 GiB",
             id="up to the limit",
         ),
         pytest.param(
             *(64, [short_of_host(64)], policy(host_factor=2, host_limit_gib=48), 64),
-            "its attempt 1 ran out of 64 GiB, and no more than 48 GiB (memory.host_limit_gib) is "
-            "permitted",
+            "attempt 1 ran out of 64 GiB, and the maximum is 48 GiB (memory.host_limit_gib)",
             id="a limit below the request",
         ),
         pytest.param(
             *(300, [short_of_host(300)], DOUBLE, 300),
-            "its attempt 1 ran out of 300 GiB, and no node has 600 GiB for it",
+            "attempt 1 ran out of 300 GiB, but 600 GiB is not available on any node",
             id="more than any node has",
         ),
         pytest.param(100, [short_of_host(64)], DOUBLE, 100, None, id="its request was raised"),
@@ -214,23 +213,25 @@ def test_what_an_earlier_run_learned_stands_before_its_own_attempts():
     first = with_enough_memory(make_workload(), [], NODES, SHRINK, learned=learned)
     assert first.micro_batch_divisor == 8
     assert first.micro_batch_reason.endswith(
-        "as an earlier run of its deployment ran out of GPU memory"
+        "because an earlier run of the deployment ran out of GPU memory"
     )
     own = replace(ended(1, micro_batch_divisor=8), flow_run_id="own")
     rules = policy(action="shrink", max_divisor=32)
     second = with_enough_memory(make_workload(), [own], NODES, rules, learned=learned)
     assert second.micro_batch_divisor == 16, "half of what was enough before"
-    assert second.micro_batch_reason.endswith("as its attempt 1 ran out of GPU memory")
+    assert second.micro_batch_reason.endswith("because attempt 1 ran out of GPU memory")
 
 
 @pytest.mark.parametrize(
     ("asked", "want"),
     [
-        pytest.param({"asked_for_micro_batch": True}, "where the flow asks for it", id="it asks"),
-        pytest.param({}, "where the flow asks for it", id="it is not known whether it asks"),
+        pytest.param(
+            {"asked_for_micro_batch": True}, "if the flow calls micro_batch()", id="it asks"
+        ),
+        pytest.param({}, "if the flow calls micro_batch()", id="it is not known whether it asks"),
         pytest.param(
             {"asked_for_micro_batch": False},
-            "without effect until the flow calls micro_batch(): its attempt 1 ran out",
+            "which has no effect until the flow calls micro_batch(), because attempt 1 ran out",
             id="it does not ask",
         ),
     ],

@@ -8,8 +8,8 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.requests.out_of_memory.lessons import MemoryLessons
 from gpu_core.testing.builders.attempts import at, make_attempt
 
-TORCH = "Failure 1 of 3: OutOfMemoryError: CUDA out of memory; trying again."
-KILLED = "Failure 1 of 3: exit code 137 (OOMKilled); trying again."
+TORCH = "Failure 1 of 3: OutOfMemoryError: CUDA out of memory. Retrying the run."
+KILLED = "Failure 1 of 3: exit code 137 (OOMKilled). Retrying the run."
 
 
 def failed(run, number, message, hours):

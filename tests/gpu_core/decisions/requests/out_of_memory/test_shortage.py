@@ -8,7 +8,7 @@ from gpu_core.testing.builders.attempts import make_attempt
 
 TORCH = (
     "Failure 1 of 3: Flow run encountered an exception: OutOfMemoryError: CUDA out of memory. "
-    "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB; trying again."
+    "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB. Retrying the run."
 )
 
 
@@ -65,7 +65,7 @@ def ended(message, reason=EndReason.FAILED):
         ),
         pytest.param("exit code 137 (OOMKilled)", MemoryShortage.HOST, id="Kubernetes"),
         pytest.param(
-            "its process was killed by SIGKILL, most likely out of memory",
+            "the process was killed by SIGKILL, most likely out of memory",
             *(MemoryShortage.HOST,),
             id="the kernel",
         ),

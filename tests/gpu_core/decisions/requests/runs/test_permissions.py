@@ -86,7 +86,13 @@ def workload_of(
             id="protected for a day",
         ),
         pytest.param("low", (), {"min_runtime": "30s"}, None, id="protected for less"),
-        pytest.param("low", (FIRST_TAG,), {}, "be put first by the tag 'gpu:first'", id="moved up"),
+        pytest.param(
+            "low",
+            (FIRST_TAG,),
+            {},
+            "move to the front of the queue with the tag 'gpu:first'",
+            id="moved up",
+        ),
         pytest.param("low", (), {"gpu_count": 2, "nodes": 2}, None, id="as many GPUs as it may"),
         pytest.param(
             "low", (), {"gpu_count": 1, "nodes": 5}, "use 5 GPUs (at most 4)", id="a large gang"
@@ -165,9 +171,13 @@ def test_the_hold_says_whose_permission_it_is() -> None:
     nobody = workload_of(policy_with(), gpu_count=8).hold
     assert infra is not None
     assert nobody is not None
-    assert infra.summary == "Held: a run of team 'infra' may not use 8 GPUs (at most 4)."
+    assert infra.summary == (
+        "Held: a run of team 'infra' is not permitted to use 8 GPUs (at most 4)."
+    )
     assert "permissions.teams.infra" in infra.resolution
-    assert nobody.summary == "Held: a run without a team may not use 8 GPUs (at most 4)."
+    assert nobody.summary == (
+        "Held: a run without a team is not permitted to use 8 GPUs (at most 4)."
+    )
     assert "permissions.default" in nobody.resolution
 
 

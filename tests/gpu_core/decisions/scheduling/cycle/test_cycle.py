@@ -341,8 +341,8 @@ class TestPreemption:
         assert reported(result, "w").numbers["possible_from"] == "2026-09-01T12:00:40+00:00"
         assert reported(result, "w").expected_start_at == NOW + timedelta(seconds=70)
         assert reported(result, "w").summary == (
-            "Waiting for 1 GPU of any type: 'young' may be preempted for it, but not within "
-            "the minimum run time, until 12:00:40 UTC."
+            "Waiting for 1 GPU of any type: 'young' can be preempted, but not within the minimum "
+            "run time, until 12:00:40 UTC."
         )
 
     @pytest.mark.parametrize(
@@ -350,19 +350,19 @@ class TestPreemption:
         [
             pytest.param(
                 (),
-                "'starts' may be preempted for it, but it is protected until it starts, at the "
-                "latest until 12:01:30 UTC",
+                "'starts' can be preempted, but that run is protected while it is starting, until "
+                "12:01:30 UTC at the latest",
                 id="one that starts",
             ),
             pytest.param(
                 [{"begins_by": ago(-20)}],
-                "'other-0' and 'starts' may be preempted for it, but they are protected until they "
-                "start, at the latest until 12:01:30 UTC",
+                "'other-0' and 'starts' can be preempted, but those runs are protected while they "
+                "are starting, until 12:01:30 UTC at the latest",
                 id="two that start",
             ),
             pytest.param(
                 [{"began_at": ago(20)}],
-                "'other-0' and 'starts' may be preempted for it, but not while they start or "
+                "'other-0' and 'starts' can be preempted, but not while they start or "
                 "within the minimum run time, until 12:01:30 UTC",
                 id="one that starts and one that runs",
             ),
@@ -389,21 +389,21 @@ class TestPreemption:
         [
             pytest.param(
                 None,
-                "'again' may be preempted for it, but not before it has worked for as long as its "
-                "preemptions have cost it, until 12:01:40 UTC.",
+                "'again' can be preempted, but not before the run has worked for as long as its "
+                "preemptions have cost, until 12:01:40 UTC.",
                 id="one",
             ),
             pytest.param(
                 {"preemption_cost_s": 3_690.0},
-                "'again' and 'other' may be preempted for it, but not before they have worked for "
-                "as long as their preemptions have cost them, until 12:01:40 UTC.",
+                "'again' and 'other' can be preempted, but not before they have worked for as "
+                "long as their preemptions have cost, until 12:01:40 UTC.",
                 id="two",
             ),
             pytest.param(
                 {"min_runtime_s": 3_690},
-                "'again' and 'other' may be preempted for it, but not within the minimum run time "
-                "or before they have worked for as long as their preemptions have cost them, "
-                "until 12:01:40 UTC.",
+                "'again' and 'other' can be preempted, but not within the minimum run time "
+                "or before they have worked for as long as their preemptions have cost, until "
+                "12:01:40 UTC.",
                 id="one, and one in its minimum run time",
             ),
         ],
@@ -613,9 +613,10 @@ class TestExplanations:
         )
         assert explanation.summary == (
             "Waiting for 2 GPUs of any type on one node: 0 of 2 are free, 2 GPUs of n1 withheld, "
-            "because a pod there may get the held one (GPU-a: XID 79 (the GPU has fallen off the "
-            "bus)), 2 GPUs of n2 withheld, because a pod there may get the held one (GPU-a: XID 79 "
-            "(the GPU has fallen off the bus)), so are those of 2 more nodes, 'l' holds 2."
+            "because a pod on that node might receive the held GPU (GPU-a: XID 79 (the GPU "
+            "has fallen off the bus)), 2 GPUs of n2 withheld, because a pod on that node "
+            "might receive the held GPU (GPU-a: XID 79 (the GPU has fallen off the bus)), and "
+            "also the GPUs of 2 more nodes, 'l' holds 2."
         )
         assert explanation.resolution == (
             "It starts when enough GPUs are free; no run ahead waits for them. n1: restart the "
@@ -624,7 +625,8 @@ class TestExplanations:
         )
         only = reported(plan(nodes[:1], [], [make_workload("w", 2)]), "w")
         assert only.resolution.startswith(
-            "Too few can be used: it starts when what is held is freed, withdrawn or replaced. n1: "
+            "Not enough GPUs are usable. The run starts when the held GPUs are freed, withdrawn "
+            "or replaced. n1: "
         )
 
     def test_many_holders_are_cut_short(self):

@@ -351,12 +351,12 @@ def bound(seconds_ago):
     [
         pytest.param(
             make_pod("Pending", node=None) | {"status": UNBOUND},
-            "No node came within 10m 00s: No node takes the pod yet",
+            "No node became available within 10m 00s: No node takes the pod yet",
             id="no node",
         ),
         pytest.param(bound(100), None, id="a node came late: its pod has time to start"),
         pytest.param(
-            bound(700), "It did not start within 10m 00s: ", id="a node came, and it hangs"
+            bound(700), "The pods did not start within 10m 00s: ", id="a node came, and it hangs"
         ),
     ],
 )

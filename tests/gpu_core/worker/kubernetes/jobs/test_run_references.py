@@ -251,7 +251,9 @@ def test_devices_that_the_plan_does_not_count_need_a_list_that_has_them(lists, w
 def test_a_field_of_the_templates_own_needs_no_permission(spec):
     (field,) = spec
     policy = policy_with(**STRICT)
-    assert "may not set" in held(opened(**{field: "{{ init }}"}), {"init": spec[field]}, policy)
+    assert "is not permitted to set" in held(
+        opened(**{field: "{{ init }}"}), {"init": spec[field]}, policy
+    )
     assert held(opened(**spec), {}, policy) is None
 
 
