@@ -1,1 +1,1 @@
-"""Prefect Block types: what people configure in the Prefect UI."""
+"""Prefect block types that you can configure in the Prefect UI."""

@@ -1,4 +1,4 @@
-"""The store in which runs save their checkpoints."""
+"""A block for the store in which runs save their checkpoints."""
 
 from prefect.blocks.core import Block
 from pydantic import Field, HttpUrl
@@ -7,9 +7,8 @@ from gpu_core.adapters.checkpoints import open_store, store
 
 
 class CheckpointStore(Block):
-    """
-    The place where runs that name no other save their checkpoints: a folder that every machine
-    sees, or S3.
+    """The default location for the checkpoints of runs. Can be a directory that is available on all
+    machines, or an S3 bucket.
 
     Example:
         Open the store:
@@ -27,7 +26,8 @@ class CheckpointStore(Block):
 
     uri: str = Field(
         min_length=1,
-        description="A folder's absolute path, 'file:///folder' or 's3://bucket/prefix'.",
+        description="The address of the store. Can be the absolute path of a directory, "
+        "'file:///directory' or 's3://bucket/prefix'.",
         examples=["s3://bucket/checkpoints"],
     )
 

@@ -1,4 +1,4 @@
-"""A Kubernetes cluster with GPUs, and who we are there."""
+"""A block for a Kubernetes cluster with GPUs."""
 
 from prefect.blocks.core import Block
 from prefect_kubernetes.credentials import KubernetesClusterConfig
@@ -9,8 +9,8 @@ from gpu_core.decisions.policy.kubernetes import Provisioner
 
 
 class GpuCluster(Block):
-    """
-    A Kubernetes cluster with GPUs: how to reach it, and who brings its nodes.
+    """Stores the configuration for connecting to a Kubernetes cluster with GPUs, and its
+    provisioner.
 
     Example:
         List the nodes:
@@ -30,22 +30,25 @@ class GpuCluster(Block):
 
     credentials: KubernetesClusterConfig | None = Field(
         default=None,
-        description="A kubeconfig; by default that of the cluster that the flow runs in, or of "
-        "the machine.",
+        description="The kubeconfig of the cluster. Defaults to the cluster in which the flow "
+        "runs, or to the kubeconfig of the machine.",
     )
     context: str | None = Field(
-        default=None, description="The kubeconfig's context, by default the credentials' own."
+        default=None,
+        description="The kubeconfig context to use. Defaults to the current context "
+        "of the credentials.",
     )
     cloud: Provisioner = Field(
         default=Provisioner.FIXED,
-        description="Who brings the nodes; the same word as the policy's kubernetes.provisioner.",
+        description="The provisioner of the nodes. Use the same value as for "
+        "kubernetes.provisioner in the policy.",
     )
 
     async def connect(self) -> KubernetesApi:
-        """Connect to the cluster; close the connection after use.
+        """Connects to the cluster. You must close the connection after use.
 
         Raises:
-            KubernetesError: There is no cluster to be found.
+            KubernetesError: No cluster was found.
         """
         known = self.credentials
         return await KubernetesApi.connect(

@@ -1,4 +1,4 @@
-"""A container on GPUs during a flow."""
+"""A block for running a container on GPUs within a flow."""
 
 import threading
 from dataclasses import dataclass
@@ -44,15 +44,16 @@ class GpuJobResult:
 
 
 class GpuJobFailed(RuntimeError):
-    """The container's run ended, and not with success; the message is its state's."""
+    """Raised when the run of a container ended without success, with the message of its state."""
 
 
 class GpuKubernetesJobRun(JobRun[GpuJobResult]):
-    """One container that was submitted to a GPU pool.
+    """A container that has been submitted to a GPU pool.
 
     Args:
-        flow_run_id: Its run in Prefect.
-        timeout_s: How long to wait for its end, the time in the queue included; None: for ever.
+        flow_run_id: The ID of the flow run in Prefect.
+        timeout_s: The number of seconds to wait for completion, including the time in the queue. If
+            None, there is no timeout.
     """
 
     def __init__(self, flow_run_id: UUID, timeout_s: int | None) -> None:
@@ -61,11 +62,11 @@ class GpuKubernetesJobRun(JobRun[GpuJobResult]):
 
     @sync_compatible
     async def wait_for_completion(self) -> None:
-        """Wait until it has ended, over all its attempts.
+        """Waits until the run has completed, including all attempts.
 
         Raises:
-            GpuJobFailed: It ended without success.
-            TimeoutError: It takes longer than `timeout_s`. It continues.
+            GpuJobFailed: The run ended without success.
+            TimeoutError: The run did not complete within `timeout_s`. The run is not stopped.
         """
         with anyio.fail_after(self._timeout_s):
             state = await self._final_state()
@@ -74,7 +75,8 @@ class GpuKubernetesJobRun(JobRun[GpuJobResult]):
 
     @sync_compatible
     async def fetch_result(self) -> GpuJobResult:
-        """Its state and its output as they are now; after the end they are complete."""
+        """Returns the current state and output of the run. After the end of the run, the output is
+        complete."""
         async with get_client() as client:
             run = await client.read_flow_run(self.flow_run_id)
             lines = await self._lines()
@@ -87,7 +89,8 @@ class GpuKubernetesJobRun(JobRun[GpuJobResult]):
 
     @sync_compatible
     async def cancel(self) -> None:
-        """Ask the GPU pool to end it; `wait_for_completion` then says that it was cancelled."""
+        """Requests cancellation of the run. `wait_for_completion` then reports that the run was
+        cancelled."""
         async with get_client() as client:
             await client.set_flow_run_state(self.flow_run_id, Cancelling())
 
@@ -116,9 +119,8 @@ class GpuKubernetesJobRun(JobRun[GpuJobResult]):
 
 # JobBlock[...] would make a block type of its own in this module.
 class GpuKubernetesJob(JobBlock):  # type: ignore[type-arg]
-    """
-    A container that a flow runs on GPUs: it waits in the GPU pool's line like every other run, and
-    is placed, preempted, retried and paid for like one.
+    """Runs a container on GPUs within a flow. The container is queued, placed, preempted, retried
+    and charged like any other run of the GPU pool.
 
     Example:
         Run a container and wait for it:
@@ -136,7 +138,8 @@ class GpuKubernetesJob(JobBlock):  # type: ignore[type-arg]
     _documentation_url = HttpUrl("https://docs.prefect.io/v3/concepts/work-pools")
 
     command: str | list[str] = Field(
-        description="The command of the container; text is split into words as in a shell.",
+        description="The command to run in the container. Text is split into words in the same "
+        "way as in a shell.",
         examples=["nvidia-smi"],
     )
     image: str | None = Field(
@@ -145,21 +148,23 @@ class GpuKubernetesJob(JobBlock):  # type: ignore[type-arg]
     )
     job_variables: dict[str, Any] = Field(
         default_factory=dict,
-        description="Further job variables of the GPU pool, such as gpu_count and gpu_type.",
+        description="Additional job variables for the GPU pool, for example gpu_count and "
+        "gpu_type.",
         examples=[{"gpu_count": 2, "gpu_type": "a100-80gb"}],
     )
     deployment: str = Field(
         default="run-container/container-job",
-        description="The deployment that stands for containers on the GPU pool.",
+        description="The deployment that represents containers on the GPU pool.",
     )
     queue: str | None = Field(
-        default=None, description="The pool's queue, by default the deployment's."
+        default=None,
+        description="The work queue of the pool. Defaults to the work queue of the deployment.",
     )
     timeout_s: int | None = Field(
         default=None,
         gt=0,
-        description="Seconds to wait for the end, with the time in the queue; by default "
-        "without limit.",
+        description="The number of seconds to wait for completion, including the time in the "
+        "queue. By default, there is no timeout.",
     )
 
     @field_validator("command")
@@ -170,11 +175,12 @@ class GpuKubernetesJob(JobBlock):  # type: ignore[type-arg]
 
     @sync_compatible
     async def trigger(self) -> GpuKubernetesJobRun:
-        """Submit the container to the GPU pool. It may wait in line before it starts.
+        """Submits the container to the GPU pool. The container may wait in the queue before it
+        starts.
 
-        A flow that is tried again, because it was preempted or failed, finds what it submitted
-        before: the same container is waited for, or has completed already. One that failed is
-        submitted anew.
+        If the flow is retried because it was preempted or has failed, the container that was
+        submitted before is used again, unless it has failed. A container that has failed is
+        submitted again.
         """
         image = {} if self.image is None else {"image": self.image}
         variables = {**self.job_variables, **image}

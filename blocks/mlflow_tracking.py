@@ -1,4 +1,4 @@
-"""The address of MLflow and its credentials."""
+"""A block for the address and the credentials of an MLflow server."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +12,7 @@ from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess, split_cr
 
 
 class MLflowTracking(Block):
-    """
-    The MLflow tracking server to which the cost of runs is logged.
+    """Stores the configuration of the MLflow tracking server to which the cost of runs is logged.
 
     Example:
         Get a client for the tracking server:
@@ -31,18 +30,17 @@ class MLflowTracking(Block):
 
     tracking_uri: str = Field(
         min_length=1,
-        description="The tracking server's address, or 'sqlite:////absolute/path/mlflow.db'; "
-        "user and password have fields of their own, because all users may read this one.",
+        description="The address of the tracking server, or 'sqlite:////absolute/path/mlflow.db'. "
+        "Use the other fields for the user name and the password, because this field can be "
+        "read by all users.",
         examples=["http://mlflow:5000"],
     )
     username: str | None = Field(
-        default=None, description="The user's name, where the server asks for one."
+        default=None, description="The user name for the server, if required."
     )
-    password: SecretStr | None = Field(
-        default=None, description="The password that belongs to the user's name."
-    )
+    password: SecretStr | None = Field(default=None, description="The password of the user.")
     token: SecretStr | None = Field(
-        default=None, description="A bearer token, used in place of a name and a password."
+        default=None, description="A bearer token. Used instead of a user name and a password."
     )
 
     @model_validator(mode="before")
@@ -66,7 +64,7 @@ class MLflowTracking(Block):
         return self
 
     def access(self) -> MlflowAccess:
-        """Where MLflow is, and who we are there."""
+        """Returns the address and the credentials of the tracking server."""
         return MlflowAccess.of(
             self.tracking_uri,
             username=self.username,
@@ -75,10 +73,10 @@ class MLflowTracking(Block):
         )
 
     def client(self) -> MlflowClient:
-        """A client for this tracking server.
+        """Creates a client for this tracking server.
 
-        MLflow takes credentials from the environment and nowhere else, at every request: they are
-        set there, for this process.
+        MLflow only reads credentials from the environment, at every request. Therefore, this method
+        sets the environment variables of the current process.
         """
         return mlflow_client(self.access())
 

@@ -1,4 +1,4 @@
-"""The address of the usage ledger."""
+"""A block for the address of the usage ledger."""
 
 from prefect.blocks.core import Block
 from pydantic import Field, HttpUrl, SecretStr
@@ -7,9 +7,8 @@ from gpu_core.adapters.ledger import Ledger
 
 
 class UsageLedger(Block):
-    """
-    The database in which every run's use of GPUs is written down: SQLite on one machine,
-    PostgreSQL for several.
+    """Stores the address of the database in which the GPU usage of all runs is recorded. You can
+    use SQLite on a single machine, or PostgreSQL on several machines.
 
     Example:
         Open the ledger and read what used GPUs in a time:
@@ -30,13 +29,14 @@ class UsageLedger(Block):
 
     url: SecretStr = Field(
         description=(
-            "The database's address: 'sqlite:////absolute/path/ledger.db' or "
+            "The address of the database, for example 'sqlite:////absolute/path/ledger.db' or "
             "'postgresql+psycopg://user:password@host:5432/name'."
         ),
     )
 
     def open(self) -> Ledger:
-        """Open the ledger, creating or upgrading its tables; close it after use.
+        """Opens the ledger, and creates or upgrades the tables if required. You must close the
+        ledger after use.
 
         Raises:
             InvalidInput: The address cannot be used.

@@ -1,4 +1,4 @@
-"""Apply one proposal after a person has approved it in Prefect's UI."""
+"""Applies a proposal after it has been approved in the Prefect UI."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -60,19 +60,20 @@ def apply_saving(
     expires_s: Annotated[int, Field(gt=0)] = 72 * 3600,
     pool: str | None = None,
 ) -> None:
-    """Ask a person whether to apply a proposal, and change its deployment.
+    """Asks for approval of a proposal, and then changes the deployment.
 
-    The run is suspended while it waits: it holds no GPU and no process. The deployment is changed
-    only if it is as it was when the change was proposed.
+    The run is suspended while it waits for an answer, and does not use any GPUs or processes. The
+    deployment is only changed if it has not been modified since the proposal was made.
 
     Args:
-        proposal_id: The id, as `prefect-gpu optimize` and the page `gpu-savings` show it.
-        dry_run: Log the change; neither ask nor change anything.
-        expires_s: For how many seconds the question is open.
-        pool: The work pool whose ledger is read; by default the one that this run runs in.
+        proposal_id: The ID of the proposal, as shown by `prefect-gpu optimize` and in the artifact
+            `gpu-savings`.
+        dry_run: Only log the change, without asking for approval or changing the deployment.
+        expires_s: The number of seconds for which the run waits for an answer.
+        pool: The work pool from which the ledger is read. Defaults to the work pool of this run.
 
     Raises:
-        InvalidInput: There is no such proposal, or the pool has no ledger.
+        InvalidInput: The proposal does not exist, or the pool does not have a ledger.
         LedgerError: The ledger cannot be read or written, or is of another version.
         RuntimeError: The run was resumed without an answer in time, or the deployment has changed
             or is measured with another change.

@@ -1,4 +1,4 @@
-"""Classify digit images in bulk: the example of batch inference on a GPU pool."""
+"""Classifies digit images in bulk. This is the example of batch inference on a GPU pool."""
 
 import mlflow
 import numpy as np
@@ -11,11 +11,11 @@ from gpu_core.runtime.tracking import tracked_run
 
 @flow(name="classify-digits", log_prints=True)
 def classify_digits(images: int = 20_000, seed: int = 1) -> dict[str, float]:
-    """Classify noisy digit scans by their nearest neighbours, and say how many were right.
+    """Classifies noisy scans of digits by their nearest neighbours, and reports the accuracy.
 
     Args:
-        images: How many images to classify.
-        seed: Of the choice of the images and of their noise.
+        images: The number of images to classify.
+        seed: The seed for the selection of images and for the noise.
     """
     scans, digits = load_digits(return_X_y=True)
     reference, held_out = slice(0, 1_000), slice(1_000, None)

@@ -1,4 +1,4 @@
-"""Report what a month's GPU runs cost once it is over: read the ledger, decide, publish."""
+"""Reports the cost of GPU runs for a month that is over."""
 
 import os
 from datetime import UTC, date, datetime, timedelta
@@ -41,25 +41,27 @@ def close_month(
     pool: str | None = None,
     policy: Path | None = None,
 ) -> None:
-    """Report what the GPU runs of one month cost, by team, project, deployment and capacity.
+    """Reports the cost of GPU runs for one month by team, project, deployment and capacity.
 
-    Each month has an artifact of its own. Running it again for the same month gives the same
-    report. Records of the log of decisions that are older, at the end of that month, than the
-    policy keeps them are deleted; anchors stay, signed with the key in `PREFECT_GPU_ANCHOR_KEY`.
+    The report of each month is published as a separate artifact. If you run the flow again for the
+    same month, the report is the same. Records of the decision log are deleted if they are older,
+    at the end of that month, than the retention period in the policy. Anchors are kept, and are
+    signed with the key in `PREFECT_GPU_ANCHOR_KEY`.
 
     Args:
-        month: Any UTC day of the month; by default the month before the one that this run was
-            scheduled in.
-        with_generated: Count generated runs too; the report says so and is published apart.
-        pool: The work pool whose ledger is read; by default the one that this run runs in.
-        policy: A policy file where this flow runs, for `retention`; by default the policy that the
-            pool's workers had in force at the end of the month.
+        month: Any UTC day of the month. Defaults to the month before the one in which this run was
+            scheduled.
+        with_generated: Whether to include generated runs. The report is then marked and published
+            separately.
+        pool: The work pool from which the ledger is read. Defaults to the work pool of this run.
+        policy: The path to a policy file that contains `retention`. Defaults to the policy that was
+            in force on the workers of the pool at the end of the month.
 
     Raises:
-        InvalidInput: The month has not started, the pool has no ledger on this machine, or the
-            policy deletes records and there is no key.
-        LedgerError: The ledger cannot be read, is of another version, or a chain of decisions has
-            a problem, which deleting its beginning would hide.
+        InvalidInput: The month has not started, the pool does not have a ledger on this machine, or
+            the policy deletes records and no key is set.
+        LedgerError: The ledger cannot be read, is of another version, or contains an invalid chain
+            of decisions, which would be hidden if its beginning was deleted.
     """
     now = datetime.now(UTC)
     given = policy_in_file(policy)

@@ -1,4 +1,4 @@
-"""Compare configurations of inference: measure on what the run has, decide, publish."""
+"""Compares configurations of inference on the device of the run."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -42,26 +42,30 @@ def compare_inference(
     projected_model: str = "llama-3-1b",
     catalog: Path = DEFAULT_CATALOG,
 ) -> None:
-    """Measure configurations of inference on this run's device, and publish cost against latency.
+    """Measures configurations of inference on the device of this run, and compares cost and
+    latency.
 
-    Differences that noise explains name no winner. MLflow gets a run with a child for each
-    configuration. What did not run is projected, and says so.
+    If a difference can be explained by noise, no winner is reported. An MLflow run with a child run
+    for each configuration is created. Configurations that did not run are projected, and are marked
+    as projected.
 
     Args:
-        experiment: What is varied.
-        workload: `module:function` that makes what is measured; by default a classifier in torch,
-            or in NumPy where torch is not installed.
-        usd_per_hour: What the device costs; by default the catalog's on-demand price of the GPU.
-            A CPU has none there.
-        repeats: Of each configuration, 2 or more for intervals.
-        seconds: How long each repeat takes.
-        projected_model: What other GPU types are projected for, with 512 tokens, 128 of them
-            written.
-        catalog: Where prices are read; the package's own where there is no such file.
+        experiment: The setting to vary.
+        workload: `module:function` that creates the workload to measure. Defaults to a classifier
+            in torch, or in NumPy if torch is not installed.
+        usd_per_hour: The price of the device. Defaults to the on-demand price of the GPU in the
+            catalog. The catalog does not contain prices of CPUs.
+        repeats: The number of repeats for each configuration. Must be at least 2 to calculate
+            intervals.
+        seconds: The duration of each repeat.
+        projected_model: The model for which other GPU types are projected, with 512 tokens, 128 of
+            which are generated.
+        catalog: The path to a catalog with prices. Defaults to the catalog of the package if the
+            file does not exist.
 
     Raises:
-        InvalidInput: A parameter cannot be used, or the device has no price.
-        MeasurementFailed: The workload has failed; the log has its last lines.
+        InvalidInput: A parameter cannot be used, or the device does not have a price.
+        MeasurementFailed: The workload failed. The last lines of its output are in the log.
     """
     offers, job = load_catalog(catalog), inference_job(projected_model, 512, 128)
     with tracked_run(run_name=f"{experiment} {datetime.now(UTC):%Y-%m-%d %H:%M}") as parent:

@@ -1,4 +1,4 @@
-"""Scale replicas with demand: measure a request, compute a day, publish."""
+"""Compares fixed and scaled replicas over a day with a changing load."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,30 +33,35 @@ def compare_scaling(
     seconds: float = 1.0,
     catalog: Path = DEFAULT_CATALOG,
 ) -> None:
-    """What does it save to have the replicas that each hour needs, and what becomes of the p99?
+    """Compares the cost and the p99 of fixed replicas with replicas that follow the demand.
 
-    The time of a request is measured on this run's device. From it a simulation of a day computes
-    cost and p99 of fixed replicas, of replicas that start at the hour, and of replicas that start
-    ahead of it. MLflow gets a run with a child for each of them.
+    The duration of a request is measured on the device of this run, and is used to simulate a day.
+    The simulation computes the cost and the p99 for fixed replicas, for replicas that start at the
+    hour, and for replicas that start ahead of time. An MLflow run with a child run for each of them
+    is created.
 
     Args:
-        peak_load: Requests at the peak, in what one replica answers when it is never idle.
-        target_load: Part of the time for which a replica is busy at most, 0.1 to 0.95, where
-            replicas follow the demand.
-        startup_s: How long a replica takes to start; it costs meanwhile.
-        day: The demand of the 24 hours in parts of the peak, 0.001 to 1; by default an invented day
-            with 20 % of the peak at 4 o'clock.
-        workload: `module:function` that makes what is measured; by default a classifier in torch,
-            or in NumPy where torch is not installed.
-        usd_per_hour: What a replica costs; by default the catalog's on-demand price of the GPU.
-            A CPU has none there.
-        repeats: Of the measurement, 2 or more for intervals.
-        seconds: How long each repeat takes.
-        catalog: Where prices are read; the package's own where there is no such file.
+        peak_load: The number of requests at the peak, as a multiple of the requests that one
+            replica can handle without idle time.
+        target_load: The maximum fraction of time for which a replica is busy if replicas follow the
+            demand, from 0.1 to 0.95.
+        startup_s: The number of seconds that a replica needs to start. The replica is charged
+            during this time.
+        day: The demand in each of the 24 hours as a fraction of the peak, from 0.001 to 1. Defaults
+            to an invented day with 20 % of the peak at 4 o'clock.
+        workload: `module:function` that creates the workload to measure. Defaults to a classifier
+            in torch, or in NumPy if torch is not installed.
+        usd_per_hour: The price of a replica. Defaults to the on-demand price of the GPU in the
+            catalog. The catalog does not contain prices of CPUs.
+        repeats: The number of repeats of the measurement. Must be at least 2 to calculate
+            intervals.
+        seconds: The duration of each repeat.
+        catalog: The path to a catalog with prices. Defaults to the catalog of the package if the
+            file does not exist.
 
     Raises:
-        InvalidInput: A parameter cannot be used, or the device has no price.
-        MeasurementFailed: The workload has failed; the log has its last lines.
+        InvalidInput: A parameter cannot be used, or the device does not have a price.
+        MeasurementFailed: The workload failed. The last lines of its output are in the log.
     """
     demand = DayDemand(
         peak_load=peak_load,

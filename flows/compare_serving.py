@@ -1,4 +1,4 @@
-"""Serve a backlog next to interactive requests: measure batches, compute policies, publish."""
+"""Compares batch sizes for a backlog that is served together with interactive requests."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -37,32 +37,36 @@ def compare_serving(
     requests: int = 10_000,
     catalog: Path = DEFAULT_CATALOG,
 ) -> None:
-    """In which batches is a backlog of low-priority requests served next to interactive ones?
+    """Compares batch sizes for low-priority requests that share a device with interactive requests.
 
-    The times of batches of 1 to 32 are measured on this run's device. From them a simulation
-    computes, for each batch of the backlog, its cost, its throughput and the p99 of the interactive
-    requests, which come first. MLflow gets a run with a child for each policy.
+    The duration of batches of 1 to 32 requests is measured on the device of this run. For each
+    batch size of the backlog, a simulation computes the cost, the throughput, and the p99 of the
+    interactive requests, which are served first. An MLflow run with a child run for each policy is
+    created.
 
     Args:
-        requests_per_s: Interactive requests; by default as many as keep the device busy for 30 %
-            of the time in the slowest repeat, one by one.
-        interactive_batch: How many of them that wait are answered together, at most: 1, 4, 8, 16
-            or 32.
-        p99_limit_ms: What the p99 of the interactive requests may be; by default twice what it is
-            without low-priority requests.
-        workload: `module:function` that makes what is measured; by default a classifier in torch,
-            or in NumPy where torch is not installed.
-        usd_per_hour: What the device costs; by default the catalog's on-demand price of the GPU.
-            A CPU has none there.
-        repeats: Of each batch size, 2 or more for intervals.
-        seconds: How long each repeat takes.
-        requests: Interactive requests of each simulated repeat.
-        catalog: Where prices are read; the package's own where there is no such file.
+        requests_per_s: The number of interactive requests per second. Defaults to the number that
+            keeps the device busy for 30 % of the time in the slowest repeat, if requests are
+            handled one by one.
+        interactive_batch: The maximum number of waiting interactive requests that are handled
+            together. Must be 1, 4, 8, 16 or 32.
+        p99_limit_ms: The maximum p99 of the interactive requests. Defaults to twice the p99 without
+            low-priority requests.
+        workload: `module:function` that creates the workload to measure. Defaults to a classifier
+            in torch, or in NumPy if torch is not installed.
+        usd_per_hour: The price of the device. Defaults to the on-demand price of the GPU in the
+            catalog. The catalog does not contain prices of CPUs.
+        repeats: The number of repeats for each batch size. Must be at least 2 to calculate
+            intervals.
+        seconds: The duration of each repeat.
+        requests: The number of interactive requests in each simulated repeat.
+        catalog: The path to a catalog with prices. Defaults to the catalog of the package if the
+            file does not exist.
 
     Raises:
-        InvalidInput: A parameter cannot be used, the device has no price, or it cannot answer all
-            interactive requests.
-        MeasurementFailed: The workload has failed; the log has its last lines.
+        InvalidInput: A parameter cannot be used, the device does not have a price, or the device
+            cannot handle all interactive requests.
+        MeasurementFailed: The workload failed. The last lines of its output are in the log.
     """
     demand = InteractiveDemand(
         requests_per_s=requests_per_s,

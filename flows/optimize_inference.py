@@ -1,4 +1,5 @@
-"""Make inference cheaper step by step: batch, precision, GPU type; measured and projected."""
+"""Reduces the cost of inference step by step by changing the batch size, the precision and the GPU
+type."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,26 +35,29 @@ def optimize_inference(
     other_gpu_type: str | None = None,
     catalog: Path = DEFAULT_CATALOG,
 ) -> None:
-    """Batch 1 in fp32; then batch 8; then fewer bits; then another GPU type: what does each save?
+    """Shows the savings of a batch size of 8, of fewer bits, and of another GPU type, step by step.
 
-    The first steps are measured on this run's device. The same steps and the change of the GPU
-    type are projected for a known model, and say so. One table and one plot have all of them.
+    The baseline is a batch size of 1 in fp32. The first steps are measured on the device of this
+    run. The same steps and the change of the GPU type are also projected for a known model, and are
+    marked as projected. All results are shown in one table and one plot.
 
     Args:
-        workload: `module:function` that makes what is measured; by default a classifier in torch,
-            or in NumPy where torch is not installed.
-        usd_per_hour: What the device costs; by default the catalog's on-demand price of the GPU.
-            A CPU has none there.
-        repeats: Of each configuration, 2 or more for intervals.
-        seconds: How long each repeat takes.
-        projected_model: What is projected, with 512 tokens, 128 of them written.
-        first_gpu_type: On which the projection begins.
-        other_gpu_type: To which it moves last; by default the cheapest other one.
-        catalog: Where prices are read; the package's own where there is no such file.
+        workload: `module:function` that creates the workload to measure. Defaults to a classifier
+            in torch, or in NumPy if torch is not installed.
+        usd_per_hour: The price of the device. Defaults to the on-demand price of the GPU in the
+            catalog. The catalog does not contain prices of CPUs.
+        repeats: The number of repeats for each configuration. Must be at least 2 to calculate
+            intervals.
+        seconds: The duration of each repeat.
+        projected_model: The model to project, with 512 tokens, 128 of which are generated.
+        first_gpu_type: The GPU type at which the projection starts.
+        other_gpu_type: The GPU type of the last step. Defaults to the cheapest other GPU type.
+        catalog: The path to a catalog with prices. Defaults to the catalog of the package if the
+            file does not exist.
 
     Raises:
-        InvalidInput: A parameter cannot be used, or the device has no price.
-        MeasurementFailed: The workload has failed; the log has its last lines.
+        InvalidInput: A parameter cannot be used, or the device does not have a price.
+        MeasurementFailed: The workload failed. The last lines of its output are in the log.
     """
     offers, job = load_catalog(catalog), inference_job(projected_model, 512, 128)
     with tracked_run(run_name=f"challenge {datetime.now(UTC):%Y-%m-%d %H:%M}") as parent:

@@ -1,4 +1,4 @@
-"""Propose changes that save money: read the ledger, decide, record, publish."""
+"""Proposes changes that save money, based on the usage ledger."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -42,19 +42,20 @@ def propose_savings(
     pool: str | None = None,
     policy: Path | None = None,
 ) -> None:
-    """Propose changes of deployments that would save money, with what they are made from.
+    """Proposes changes to deployments that would save money, together with the evidence.
 
-    No deployment is changed. A second run for the same day proposes nothing again.
+    This flow does not change any deployments. If you run the flow again for the same day, no
+    additional proposals are made.
 
     Args:
-        day: The day after the 28 days that are judged, in UTC; by default that of this run.
-        with_generated: Count generated runs too.
-        pool: The work pool whose ledger is read; by default the one that this run runs in.
-        policy: A policy file where this flow runs; by default the policy that the pool's workers
-            had in force at the end of the 28 days.
+        day: The day after the 28 days to analyze, in UTC. Defaults to the day of this run.
+        with_generated: Whether to include generated runs.
+        pool: The work pool from which the ledger is read. Defaults to the work pool of this run.
+        policy: The path to a policy file. Defaults to the policy that was in force on the workers
+            of the pool at the end of the 28 days.
 
     Raises:
-        InvalidInput: The pool has no ledger, or the policy cannot be used.
+        InvalidInput: The pool does not have a ledger, or the policy cannot be used.
         LedgerError: The ledger cannot be read or written, or is of another version.
     """
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Refresh the catalog of GPU offerings: look at AWS, decide, publish."""
+"""Refreshes the catalog of GPU offerings from AWS."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,16 +27,17 @@ def refresh_catalog(
     accept_large_changes: bool = False,
     pool: str | None = None,
 ) -> None:
-    """Keep the catalog of GPU offerings and their prices up to date.
+    """Updates the catalog of GPU offerings and their prices.
 
-    What cannot be read is logged and stays as it was; the run fails if nothing can be read.
+    Data that cannot be read is logged and not changed. If no data can be read, the run fails.
 
     Args:
-        regions: The AWS regions to look at; by default us-east-1.
-        path: Where the catalog is kept for commands on this machine.
-        accept_large_changes: Take over prices that moved tenfold, once a person has confirmed them.
-        pool: The work pool whose ledger keeps the catalog for its workers; by default the one that
-            this run runs in.
+        regions: A list of AWS regions. Defaults to us-east-1.
+        path: The path at which the catalog is stored for commands on this machine.
+        accept_large_changes: Whether to accept prices that have changed tenfold. Only set this
+            after the prices have been confirmed by a person.
+        pool: The work pool whose ledger stores the catalog for the workers. Defaults to the work
+            pool of this run.
     """
     now = datetime.now(UTC)
     ledger_url = run_coro_as_sync(read_pool_ledger_url(pool))

@@ -1,4 +1,4 @@
-"""Report what a day's GPU runs cost: read the ledger, decide, publish to Prefect and MLflow."""
+"""Reports the cost of GPU runs for one day to Prefect and MLflow."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -71,26 +71,28 @@ def report_cost(
     planned: Sequence[PlannedActivity] = (),
     policy: Path | None = None,
 ) -> None:
-    """Report what the GPU runs of one day cost, and why.
+    """Reports the cost of GPU runs for one day, with the causes.
 
-    Running it again for the same day gives the same report and logs nothing twice.
+    If you run the flow again for the same day, the report is the same, and nothing is logged twice.
 
     Args:
-        day: A UTC day; by default the one before the day this run was scheduled for.
-        with_generated: Count generated runs too, to show what a report looks like. It says so and
-            is published apart; generated runs are never logged to MLflow.
-        pool: The work pool whose ledger is read; by default the one that this run runs in.
-        rule: What the day is compared with: `seasonal`, or the plain `rolling-mean` of 7 days.
-        planned: Announced activity, such as holidays: its days are not judged, and not learned
-            from. The rolling mean takes no notice of it.
-        policy: A policy file where this flow runs; by default the policy that the pool's workers
-            had in force at the end of the day. Planned days of its calendar are not judged, and
-            teams without a history are judged by their budgets. Savings count its prices and
-            `scale.max_gpus`, and its budgets are listed.
+        day: A UTC day. Defaults to the day before the one for which this run was scheduled.
+        with_generated: Whether to include generated runs, for example to see what a report looks
+            like. The report is then marked and published separately. Generated runs are never
+            logged to MLflow.
+        pool: The work pool from which the ledger is read. Defaults to the work pool of this run.
+        rule: The rule with which the day is compared. Can be `seasonal`, or `rolling-mean`, which
+            is the mean of 7 days.
+        planned: Announced activity such as holidays. These days are not checked, and are not used
+            as history. Not used with `rolling-mean`.
+        policy: The path to a policy file. Defaults to the policy that was in force on the workers
+            of the pool at the end of the day. Planned days in the calendar are not checked, and
+            teams without a history are checked against their budgets. Prices and `scale.max_gpus`
+            are used for savings, and budgets are listed.
 
     Raises:
-        InvalidInput: The pool has no ledger, or it is not on this machine; or the policy cannot be
-            used.
+        InvalidInput: The pool does not have a ledger, the ledger is not on this machine, or the
+            policy cannot be used.
         LedgerError: The ledger cannot be read, or is of another version.
     """
     day = day or day_before(flow_run.scheduled_start_time)

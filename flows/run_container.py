@@ -1,4 +1,4 @@
-"""Run an image and a command on a GPU pool, without Prefect inside."""
+"""Runs an image and a command on a GPU pool, without Prefect in the container."""
 
 from prefect import flow
 
@@ -7,14 +7,14 @@ from gpu_core.decisions.model.errors import InvalidInput
 
 @flow(name="run-container")
 def run_container() -> None:
-    """Stand for a container: a gpu-kubernetes pool runs the job variables `image` and
-    `container_command`.
+    """Represents a container on a gpu-kubernetes pool.
 
-    Nothing of this flow runs then; the worker reports the container's states and output to Prefect.
+    The pool runs the job variables `image` and `container_command` instead of this flow. The worker
+    reports the states and the output of the container to Prefect.
 
     Raises:
-        InvalidInput: The flow itself was run: no parameter says what the container runs, or the
-            pool has no containers.
+        InvalidInput: The flow itself was run, because `container_command` is not set or the pool
+            does not support containers.
     """
     raise InvalidInput(
         "container_command",

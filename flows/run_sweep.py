@@ -1,4 +1,4 @@
-"""Run a sweep by dollars, pass by pass: read, decide, give dollars, publish, and end until then."""
+"""Runs a sweep by dollars. Each pass gives dollars to the best trials and plans the next pass."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -83,37 +83,44 @@ def run_sweep(
     pool: str | None = None,
     policy: Path | None = None,
 ) -> None:
-    """Give the best trials of a sweep more dollars at equal dollars, and park the others.
+    """Compares the trials of a sweep at equal dollars, and gives more dollars to the best ones.
 
-    Each run of this flow is one pass, and schedules the next one until nothing changes any more. A
-    pass that dies is run again: what has started is not started twice. The newest request decides:
-    a sweep continues with another budget, more trials or other trials to keep under its name.
+    Other trials are parked. Each run of this flow is a single pass, which schedules the next pass
+    until there are no more changes. If a pass fails, you can run it again, and trials that have
+    already started are not started twice. The most recent request is used. This allows you to
+    continue a sweep under the same name with a different budget, more trials, or other trials to
+    keep.
 
     Args:
-        name: The sweep's: lower-case letters, digits and hyphens.
-        deployment: `flow/deployment` of the trials; its flow saves checkpoints and logs the metric.
-        metric: In MLflow, by which trials are compared.
-        budget_usd: Of all trials together.
-        first_rung_usd: What a trial may cost before it is compared for the first time.
-        grid: Parameters of the flow with their values; every combination is a trial.
-        trials: The parameters of each trial; this or `grid`.
-        rungs: How often a trial is compared at most, each time at `reduction` times the dollars.
+        name: The name of the sweep. Can contain lower-case letters, digits and hyphens.
+        deployment: The deployment of the trials as `flow/deployment`. The flow must save
+            checkpoints and log the metric.
+        metric: The MLflow metric by which trials are compared.
+        budget_usd: The budget of all trials together.
+        first_rung_usd: The maximum cost of a trial before the first comparison.
+        grid: Parameters of the flow with a list of values. Each combination is a trial.
+        trials: The parameters of each trial. Cannot be combined with `grid`.
+        rungs: The maximum number of comparisons of a trial. At each comparison, the dollars are
+            multiplied by `reduction`.
         reduction: The number of trials of which one is promoted.
         goal: Whether higher or lower values of the metric are better.
-        waits_for_rung: Compare only when all trials of a rung have reached it.
-        keep: Numbers of trials, from 1, that are promoted whatever their metric.
-        parallel: How many trials have dollars to spend at the same time.
-        every_s: Seconds until the next pass, 1 or more.
-        pool: The work pool whose ledger is read; by default that of the deployment.
-        policy: A policy file where this flow runs; by default the policy that the workers of the
-            trials' pool have in force.
+        waits_for_rung: Whether to wait until all trials have reached a rung before they are
+            compared.
+        keep: The numbers of trials, starting at 1, that are always promoted.
+        parallel: The maximum number of trials that can spend dollars at the same time.
+        every_s: The number of seconds until the next pass. Must be at least 1.
+        pool: The work pool from which the ledger is read. Defaults to the work pool of the
+            deployment.
+        policy: The path to a policy file. Defaults to the policy that is in force on the workers of
+            the pool of the trials.
 
     Raises:
-        InvalidInput: A parameter cannot be used, or the trials keep no checkpoints, have no price
-            or no such metric, or are not stopped at their budgets; no trial was given dollars.
+        InvalidInput: A parameter cannot be used, or the trials do not keep checkpoints, do not have
+            a price or this metric, or are not stopped at their budgets. No trial was given any
+            dollars.
         LedgerError: The ledger cannot be read, or is of another version.
-        MlflowException: MLflow cannot be reached; the next pass is scheduled.
-        RuntimeError: Another pass of the sweep runs.
+        MlflowException: MLflow cannot be reached. The next pass is scheduled.
+        RuntimeError: Another pass of the sweep is running.
     """
     given = policy_in_file(policy)
     request = sweep_request(

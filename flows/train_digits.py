@@ -35,13 +35,14 @@ def train_digits(
     epochs: int = 240,
     seed: int = 7,
 ) -> dict[str, float | str]:
-    """Train a two-layer perceptron on digits, from the newest checkpoint if there is one.
+    """Trains a two-layer perceptron on digits, starting from the latest checkpoint if one exists.
 
     Args:
-        hidden_units: Units of the first hidden layer; the second has half as many.
-        learning_rate: Of the Adam optimiser.
-        epochs: Passes over the training data.
-        seed: Of the split, the initial weights and the order of the data.
+        hidden_units: The number of units in the first hidden layer. The second layer has half as
+            many.
+        learning_rate: The learning rate of the Adam optimiser.
+        epochs: The number of passes over the training data.
+        seed: The seed for the split, the initial weights and the order of the data.
     """
     images, digits = load_digits(return_X_y=True)
     train_x, test_x, train_y, test_y = train_test_split(

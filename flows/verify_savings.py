@@ -1,4 +1,4 @@
-"""Verify applied proposals: measured against predicted, days later."""
+"""Verifies applied proposals by comparing measured and predicted savings."""
 
 from datetime import UTC, datetime
 
@@ -39,16 +39,17 @@ ARTIFACT_KEY = "gpu-savings-verified"
 
 @flow(name="verify-savings")
 def verify_savings(now: datetime | None = None, pool: str | None = None) -> None:
-    """Measure the savings of applied proposals, and publish the score, losses included.
+    """Measures the savings of applied proposals, and publishes the results, including losses.
 
-    Each proposal is measured once, when its days are over; with too few runs, in a later run.
+    Each proposal is measured once, when its days are over. If there are too few runs, it is
+    measured by a later run of this flow.
 
     Args:
-        now: The moment that counts, for a report of a past day; by default that of this run.
-        pool: The work pool whose ledger is read; by default the one that this run runs in.
+        now: The current time, for a report of a past day. Defaults to the time of this run.
+        pool: The work pool from which the ledger is read. Defaults to the work pool of this run.
 
     Raises:
-        InvalidInput: The pool has no ledger.
+        InvalidInput: The pool does not have a ledger.
         LedgerError: The ledger cannot be read or written, or is of another version.
     """
     now = now or datetime.now(UTC)

@@ -160,7 +160,7 @@ def test_what_fails_alike_each_time_is_tried_once_and_says_what_helps(pool, tmp_
     wait_for(lambda: said(pool, run, "Attempt 1 ended"), "its end is in its log")
     # Prefect's engine prints the traceback; the worker does not repeat it.
     assert sum("import no_such_module" in text for text in pool.logs(run)) == 1
-    assert not said(pool, run, "The last lines of its output")
+    assert not said(pool, run, "Last lines of the output")
 
     # What Prefect's `Retry` does, after a person has corrected the code.
     script.write_text("from prefect import flow\n\n\n@flow\ndef train() -> None:\n    pass\n")
@@ -183,7 +183,7 @@ def test_the_last_lines_of_output_that_nothing_else_explains_are_on_the_page(poo
     wait_for(lambda: closed(pool, run, 1), "one attempt")
     assert "exit code 3" in pool.message(run)
     wait_for(
-        lambda: said(pool, run, "The last lines of its output:\nthe data set is empty"),
+        lambda: said(pool, run, "Last lines of the output:\nthe data set is empty"),
         "its last lines are in its log",
     )
 

@@ -36,7 +36,8 @@ class RunBudgetUse(NamedTuple):
         return (
             f"{format_usd(self.spent_micro_usd)} of the run budget of "
             f"{format_usd(self.budget_micro_usd)} has been spent, and "
-            f"{format_usd(self.next_micro_usd)} would be added before the run can be stopped"
+            f"{format_usd(self.next_micro_usd)} would be added before the run can be stopped at "
+            "the next poll"
         )
 
 

@@ -392,7 +392,7 @@ class Settler:
         lines = await self._infrastructure.last_lines(running)
         if lines and not is_load_error_logged(lines):
             text = "\n".join(lines[-_PUBLISHED_LINES:])
-            run_log(running).error("The last lines of its output:\n%s", text)
+            run_log(running).error("Last lines of the output:\n%s", text)
         return lines
 
     async def _remember(self, running: AttemptState, ending: Ending) -> None:

@@ -77,7 +77,7 @@ def _why_divided(divisor: int, short: Attempt, who: str) -> str:
     if short.asked_for_micro_batch is False:
         return (
             f"divided by {divisor}, which has no effect until the flow calls micro_batch(), "
-            f"because {who} ran out of GPU memory without calling it"
+            f"because {who} ran out of GPU memory"
         )
     return (
         f"divided by {divisor} if the flow calls micro_batch(), because {who} ran out of GPU memory"

@@ -158,7 +158,7 @@ NO_ROOM = "python cannot be started: Cannot allocate memory"
         ),
         pytest.param(
             NO_PREFECT, "Prefect is not installed in the environment or image of the run. Install "
-            "it",
+            "Prefect",
             True, id="an image of others",
         ),
         pytest.param(NO_API, "unable to connect to the Prefect API", False, id="the API"),

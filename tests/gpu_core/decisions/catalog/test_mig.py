@@ -116,10 +116,12 @@ def test_a_room_divides_no_other_gpu_while_an_instance_fits_on_one_that_is_divid
     ("shape", "want"),
     [
         pytest.param(
-            instance("1g.6gb"), "MIG instances 1g.6gb: there is 1g.18gb, 1g.35gb", id="mig"
+            instance("1g.6gb"),
+            "MIG instances 1g.6gb. Available MIG profiles: 1g.18gb, 1g.35gb",
+            id="mig",
         ),
-        pytest.param(Shape(), "Needs whole GPUs", id="whole"),
-        pytest.param(Shape(gpu_share_milli=500), "Needs 0.5 of a GPU", id="shared"),
+        pytest.param(Shape(), "Requires whole GPUs", id="whole"),
+        pytest.param(Shape(gpu_share_milli=500), "Requires 0.5 of a GPU", id="shared"),
     ],
 )
 def test_what_a_partitioned_node_never_holds(shape, want):

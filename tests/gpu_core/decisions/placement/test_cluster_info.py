@@ -141,7 +141,11 @@ def test_a_gang_gets_all_or_nothing():
             make_workload(), (), "The pool does not have any GPUs.", "Add a node", id="no node"
         ),
         pytest.param(
-            make_workload(), (make_node(gpus=0),), "The pool does not have any GPUs", "Add a node", id="no GPU"
+            make_workload(),
+            (make_node(gpus=0),),
+            "The pool does not have any GPUs",
+            "Add a node",
+            id="no GPU",
         ),
         pytest.param(
             make_workload(gpu_types=("a100-40gb",)),

@@ -85,8 +85,8 @@ def test_the_policys_own_mark_and_an_empty_budget():
         ),
         pytest.param(
             {"mode": "soft", "queues": {"low": "stop", "medium": "hard"}},
-            "still start. Runs of queue low save and stop. "
-            "Runs of queue medium continue; no further one starts.",
+            "the budget is soft. Runs in queue low save and stop. "
+            "Runs in queue medium continue, but new runs do not start.",
             id="queues that may not",
         ),
     ],
@@ -103,4 +103,4 @@ def test_a_budget_that_has_stopped_its_runs_is_reported_as_at_its_limit():
     assert [a.marks for a in due_alerts(policy, usage, {mark(80)}, MIDDLE)] == []
     (alert,) = due_alerts(policy, usage, {mark(80)}, MIDDLE, stopped={"vision"})
     assert (alert.marks, alert.subject) == ((mark(100),), "Budget vision: 99 % used")
-    assert "Its runs save, stop" in alert.body
+    assert "Active runs save, stop" in alert.body

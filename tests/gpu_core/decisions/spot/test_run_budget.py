@@ -97,7 +97,7 @@ def submitted(budget_usd, hours=10.0, source=RunTimeSource.STATED, **fields):
         pytest.param(
             make_workload(deadline_at=NOW - timedelta(minutes=2)),
             (STEADY,),
-            "not after its submission",
+            "not later than the submission",
             id="a deadline in the past",
         ),
         pytest.param(make_workload(deadline_at=NOW), (STEADY,), None, id="it was submitted before"),
@@ -128,7 +128,7 @@ def test_a_spent_run_does_not_begin_again(budget_usd, at_budget, is_held):
     assert (hold is not None) is is_held
     if hold is not None:
         assert hold.reason == Reason.BUDGET_EXCEEDED
-        assert "have cost $2.00, and its budget is $2.00" in hold.summary
+        assert "have cost $2.00, and the budget is $2.00" in hold.summary
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_it_is_warned_once_and_then_stopped(ledger, caplog):
     warned = [record.getMessage() for record in caplog.records]
     assert warned == [
         "Budget: $4.00 of the run budget of $5.00 has been spent, and $0.0250 would be added "
-        "before the run can be stopped"
+        "before the run can be stopped at the next poll"
     ]
 
 

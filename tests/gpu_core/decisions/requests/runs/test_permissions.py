@@ -116,7 +116,7 @@ def workload_of(
             "low",
             (),
             {"preemptible": False, "gpu_count": 8},
-            "set preemptible to false, nor use 8 GPUs (at most 4)",
+            "set preemptible to false, or to use 8 GPUs (at most 4)",
             id="two at once",
         ),
         pytest.param(
@@ -162,7 +162,7 @@ def test_what_a_run_may_ask_for(
         return
     assert hold is not None
     assert hold.reason == Reason.NOT_PERMITTED
-    assert hold.summary.endswith(f" may not {want}.")
+    assert hold.summary.endswith(f" is not permitted to {want}.")
 
 
 def test_the_hold_says_whose_permission_it_is() -> None:

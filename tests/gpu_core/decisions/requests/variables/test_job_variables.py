@@ -252,7 +252,7 @@ def test_an_unknown_queue_holds_the_run():
     hold = workload(request(), queue="hihg").hold
     assert hold == Hold(
         reason=Reason.UNKNOWN_QUEUE,
-        summary="Held: no priority found in the policy for the queue 'hihg'; did you mean 'high'?",
+        summary="Held: no priority found in the policy for the queue 'hihg'. Did you mean 'high'?",
         resolution="Add 'hihg' to the priorities in the policy, or set gpu_priority to one of "
         "critical, high, low, medium.",
     )

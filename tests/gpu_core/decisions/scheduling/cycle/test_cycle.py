@@ -362,7 +362,7 @@ class TestPreemption:
             ),
             pytest.param(
                 [{"began_at": ago(20)}],
-                "'other-0' and 'starts' can be preempted, but not while they start or "
+                "'other-0' and 'starts' can be preempted, but not while they are starting or "
                 "within the minimum run time, until 12:01:30 UTC",
                 id="one that starts and one that runs",
             ),
@@ -619,7 +619,7 @@ class TestExplanations:
             "also the GPUs of 2 more nodes, 'l' holds 2."
         )
         assert explanation.resolution == (
-            "It starts when enough GPUs are free; no run ahead waits for them. n1: restart the "
+            "The run is next in the queue and starts when enough GPUs are free. n1: restart the "
             "machine, then `kubectl annotate node n1 prefect-gpu.dev/held-gpus-`. n2: restart the "
             "machine, then `kubectl annotate node n2 prefect-gpu.dev/held-gpus-`."
         )

@@ -213,7 +213,9 @@ def test_a_run_brings_no_name_that_is_not_permitted(template, variables, want, a
     elif want is None:
         started(template, variables, policy)
     else:
-        with pytest.raises(Refused, match=f"^Held: a run without a team may not {want}"):
+        with pytest.raises(
+            Refused, match=f"^Held: a run without a team is not permitted to {want}"
+        ):
             started(template, variables, policy)
 
 
@@ -285,7 +287,7 @@ def test_braces_hide_no_path_from_the_start():
     template = opened(volumes="{{ volume_list }}")
     folder = {"name": "v", "hostPath": {"path": "/var/{{ x }}", "type": "DirectoryOrCreate"}}
     policy = policy_with(**STRICT)
-    with pytest.raises(Refused, match=r"may not mount host path '/var/\{\{ x \}\}'"):
+    with pytest.raises(Refused, match=r"is not permitted to mount host path '/var/\{\{ x \}\}'"):
         started(template, {"volume_list": [folder]}, policy)
     own = opened(volumes=[folder])
     started(own, {}, policy)
