@@ -106,7 +106,7 @@ GOLDEN_WAITING: Mapping[Reason, tuple[str, str]] = {
     ),
     Reason.WAITING_FOR_QUOTA: (
         "Waiting for quota: team 'a' holds 2 GPUs and can use 0 more, but this run needs 1.",
-        "The run starts when other runs of the team finish. To start earlier, request fewer GPUs or increase the quota.",
+        "GPUs that other teams return would not be enough. To start the run earlier, request fewer GPUs or increase the quota.",
     ),
     Reason.CAPACITY_CLOSED: (
         "Waiting for 1 GPU of any type: the free GPUs are closed for maintenance or an advance reservation before this run ends.",

@@ -100,8 +100,8 @@ def waiting_for_quota(
         )
     else:
         helps = (
-            "The run starts when other runs of the team finish. To start earlier, request fewer "
-            "GPUs or increase the quota."
+            "GPUs that other teams return would not be enough. To start the run earlier, request "
+            "fewer GPUs or increase the quota."
         )
     return Explanation(
         workload_id=workload.workload_id,
