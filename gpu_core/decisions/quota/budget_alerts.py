@@ -66,7 +66,7 @@ _AT_LIMIT: Mapping[Mode, str] = {
 }
 
 _AT_LIMIT_OF_QUEUE: Mapping[Mode, str] = {
-    "soft": "Runs in queue {} continue, and new runs can still start.",
+    "soft": "Runs in queue {} continue, and new runs in it can still start.",
     "hard": "Runs in queue {} continue, but new runs do not start.",
     "stop": "Runs in queue {} save and stop.",
 }

@@ -79,8 +79,8 @@ def test_the_policys_own_mark_and_an_empty_budget():
         ),
         pytest.param(
             {"mode": "stop", "queues": {"critical": "soft", "low": "stop"}},
-            "New runs do not start until then. Runs in queue critical continue, and new runs can "
-            "still start.",
+            "New runs do not start until then. Runs in queue critical continue, and new runs in "
+            "it can still start.",
             id="a queue that may continue is named",
         ),
         pytest.param(
