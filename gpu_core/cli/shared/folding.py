@@ -8,7 +8,8 @@ from rich.cells import cell_len, chop_cells
 
 _BLANK, _INK = r"[^\S\u00a0\u202f]", r"[\S\u00a0\u202f]"
 _WORD = r"[^\W\d_]{1,12}"
-_NUMBER = r"(?<![\w$.,:])\d(?:[\d,.:–-]*\d)?"
+# Of no more characters than a date has: each place of a long row of digits would look at the rest.
+_NUMBER = r"(?<![\w$.,:])\d(?:[\d,.:–-]{0,30}\d)?"
 _JOINED = "|".join(
     (
         rf"{_NUMBER}[ ](?=[%°×µ]|{_WORD}(?:-{_WORD})?(?![\w-]))",  # 95 %, 3 GPUs, 10:00:00 UTC
@@ -37,7 +38,8 @@ def phrases(text: str, *, splits_names: bool = False) -> list[str]:
         text: A number and its unit are one piece.
         splits_names: A name may break after `-` or `/`, too.
     """
-    found = _PHRASE.findall(text)
+    # Blanks at the end belong to no piece, and each of them would look for one behind it.
+    found = _PHRASE.findall(text.rstrip())
     return [part for each in found for part in _PART_END.split(each)] if splits_names else found
 
 

@@ -36,12 +36,9 @@ def print_table(table: Table, out: Console | None = None) -> None:
         out: Where it is printed; None: the terminal.
     """
     out = out or console()
-    for text, style in ((table.title, "table.title"), (table.caption, "table.caption")):
-        if style == "table.caption":
-            _print_rows(table, out)
-        for line in [] if not text else _plain(text).splitlines():
-            for folded in fold(line, out.width, splits_words=True):
-                out.print(Text(folded, style=style))
+    _print_text(table.title, "table.title", out)
+    _print_rows(table, out)
+    _print_text(table.caption, "table.caption", out)
 
 
 def paragraph(headings: Sequence[str], cells: Sequence[str], columns: int | None) -> Iterator[str]:
@@ -58,6 +55,12 @@ def paragraph(headings: Sequence[str], cells: Sequence[str], columns: int | None
     facts = [f"{heading} {cell}".strip() for heading, cell in others if cell]
     if facts:
         yield from fold_list(facts, columns, _INDENT)
+
+
+def _print_text(text: object, style: str, out: Console) -> None:
+    for line in [] if not text else _plain(text).splitlines():
+        for folded in fold(line, out.width, splits_words=True):
+            out.print(Text(folded, style=style))
 
 
 def _print_rows(table: Table, out: Console) -> None:

@@ -82,6 +82,12 @@ def test_a_name_neither_moves_the_cursor_nor_begins_a_line() -> None:
     assert list(fold("a\x1b[2Jb\nc\x07", None)) == ["a\ufffd[2Jb c\ufffd"]
 
 
+@pytest.mark.parametrize("part", ["1-", "1", " ", "1d ", "10m 00s ", "× "])
+def test_a_long_text_is_looked_at_once(part: str) -> None:
+    """If each place looked at the rest, 200,000 blanks would take an hour."""
+    assert "".join(phrases(part * 100_000)) == (part * 100_000).rstrip()
+
+
 def test_an_item_of_a_list_that_fits_is_on_one_line() -> None:
     items = ["Team vision", "Held since 11:50:00", "May run until 13:00:00"]
     assert list(fold_list(items, 30, "  ")) == [
