@@ -118,7 +118,7 @@ GOLDEN_WAITING: Mapping[Reason, tuple[str, str]] = {
     ),
     Reason.WAITING_FOR_GPUS: (
         "Waiting for 1 GPU of any type: 0 of 2 are free, 'r' holds 2.",
-        "The run is next in the queue and starts when enough GPUs are free.",
+        "No run ahead in the queue waits for these GPUs. The run starts when enough of them are free.",
     ),
     Reason.BEHIND_OTHERS: (
         "Waiting for 1 GPU of any type behind 'big'.",

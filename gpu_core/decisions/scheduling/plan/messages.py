@@ -299,7 +299,10 @@ def _what_frees(withheld: Sequence[Node], *, needs_repair: bool) -> str:
         if node.machine is not None
     ]
     if not needs_repair:
-        first = "The run is next in the queue and starts when enough GPUs are free."
+        first = (
+            "No run ahead in the queue waits for these GPUs. The run starts when enough of them "
+            "are free."
+        )
     elif withheld:
         first = (
             "Not enough GPUs are usable. The run starts when the held GPUs are freed, "

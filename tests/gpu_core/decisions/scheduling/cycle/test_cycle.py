@@ -619,7 +619,8 @@ class TestExplanations:
             "also the GPUs of 2 more nodes, 'l' holds 2."
         )
         assert explanation.resolution == (
-            "The run is next in the queue and starts when enough GPUs are free. n1: restart the "
+            "No run ahead in the queue waits for these GPUs. The run starts when enough of "
+            "them are free. n1: restart the "
             "machine, then `kubectl annotate node n1 prefect-gpu.dev/held-gpus-`. n2: restart the "
             "machine, then `kubectl annotate node n2 prefect-gpu.dev/held-gpus-`."
         )
