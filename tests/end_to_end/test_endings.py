@@ -283,7 +283,7 @@ def test_a_run_over_its_longest_duration_is_ended_for_good(pool, journal):
 
     pool.wait_until(run, "Failed")
 
-    assert "longer than 2s" in pool.message(run)
+    assert "maximum duration of 2s" in pool.message(run)
     assert pool.attempts(run)[0].end_reason is EndReason.TIMED_OUT
 
 

@@ -126,7 +126,7 @@ def test_the_whole_story(reported: str) -> None:
     assert "yes weights: " in reported
     assert "  NO  " not in reported
     assert "WaitingForVictims: " in reported
-    assert "Preempted: 'urgent' is more urgent" in reported
+    assert "Preempted: 'urgent' has a higher priority" in reported
     assert "Generated history." in reported
     assert "generated-forgotten-sweep" in reported
 
@@ -147,7 +147,7 @@ def test_the_page_of_the_preempted_run_says_why_it_was_and_what_it_waited_for(
 ) -> None:
     page.open(link(reported, "The preempted run"), width_px)
     page.wait_for("train-512")
-    for reason in ("Preempted: 'urgent' is more urgent", "WaitingForGpus: Waiting for 4 GPUs"):
+    for reason in ("Preempted: 'urgent' has a higher priority", "WaitingForGpus: Waiting for 4 GPUs"):
         page.wait_for(reason)
         assert page.is_in_width(reason), reason
 
@@ -160,12 +160,12 @@ def test_the_attempts_of_the_preempted_run_are_in_view_with_cost_and_total(
 ) -> None:
     (total,) = re.findall(r"│ train-512 +│.*│ +(\$[0-9.]+) │.*│.*│$", reported, re.MULTILINE)
     page.open(attempts_page(link(reported, "The preempted run")), width_px)
-    page.wait_for(f"Total: {total}", "'urgent' is more urgent", "Preempted", "Completed")
+    page.wait_for(f"Total: {total}", "'urgent' has a higher priority", "Preempted", "Completed")
     page.wait_for("Open its MLflow run")
     first, second = re.findall(r"\b[12] (\$[0-9.]+) (?:Preempted|Completed)", page.text())
     parts_usd = float(first[1:]) + float(second[1:])
     assert parts_usd == pytest.approx(float(total[1:]), abs=0.0002 if parts_usd < 1 else 0.02)
-    for text in (f"Total: {total}", "'urgent' is more urgent", first, second, "Completed"):
+    for text in (f"Total: {total}", "'urgent' has a higher priority", first, second, "Completed"):
         assert page.is_in_view(text), text
 
 
