@@ -11,7 +11,7 @@ _MONTH_S = 31 * 86_400
 
 class RetentionPolicy(Section):
     """Settings for how long records that do not affect costs are kept in the ledger. Runs, attempts
-    and machines are never deleted.
+    and machines are kept regardless of these settings.
     """
 
     decisions_s: Annotated[Duration, Field(ge=_MONTH_S)] | None = Field(
