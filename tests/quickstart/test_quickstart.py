@@ -147,7 +147,8 @@ def test_the_page_of_the_preempted_run_says_why_it_was_and_what_it_waited_for(
 ) -> None:
     page.open(link(reported, "The preempted run"), width_px)
     page.wait_for("train-512")
-    for reason in ("Preempted: 'urgent' has a higher priority", "WaitingForGpus: Waiting for 4 GPUs"):
+    preempted = "Preempted: 'urgent' has a higher priority"
+    for reason in (preempted, "WaitingForGpus: Waiting for 4 GPUs"):
         page.wait_for(reason)
         assert page.is_in_width(reason), reason
 
