@@ -1,6 +1,6 @@
 """Are unusual costs found? `python -m benchmarks.anomalies --data DIR [--years N] [--out FILE]`
 
-Three measurements, with the plain rule (20 % over the mean of 7 days) next to ours. Generated cost
+Three measurements, with the plain rule (20% over the mean of 7 days) next to ours. Generated cost
 years (`cost_years`) have anomalies whose days are known. The six cost series of the Numenta Anomaly
 Benchmark (`numenta`) are judged with one setting that is not chosen by their labels. A mean plus k
 standard deviations, whose k is chosen by them, checks the scorer: Numenta's own gives it 64.9.
@@ -39,7 +39,7 @@ def seasonal(year: CostYear) -> Alerts:
 
 
 def rolling_mean(year: CostYear) -> Alerts:
-    """The first day of each run of days over 120 % of the mean of the 7 days before."""
+    """The first day of each run of days over 120% of the mean of the 7 days before."""
     costs = year.micro_usd
     over = [
         n >= 7 and costs[n] * 7 * 100 > sum(costs[n - 7 : n]) * 120 and n not in year.holidays
@@ -114,7 +114,7 @@ def hourly_alerts(series: LabelledSeries) -> Alerts:
 
 
 def over_ratio(series: LabelledSeries) -> Alerts:
-    """The plain rule on hours: 20 % over the mean of the 7 days before."""
+    """The plain rule on hours: 20% over the mean of the 7 days before."""
     values = np.array(series.values)
     means = [values[max(0, n - 168) : n].mean() if n else np.inf for n in range(len(values))]
     return np.flatnonzero(values > 1.2 * np.array(means)).tolist()
@@ -150,7 +150,7 @@ def measure_numenta(folder: Path) -> dict[str, float]:
         f"seasonal, {profile}": normalised_score(series, lambda each: ours[each.name], profile)
         for profile in PROFILES
     }
-    scores["rolling mean + 20 %, standard"] = normalised_score(series, over_ratio)
+    scores["rolling mean + 20%, standard"] = normalised_score(series, over_ratio)
     k, tuned = best_tuned(series)
     scores[f"mean + k sigma, k = {k:.2f} chosen by the labels, standard"] = tuned
     return scores
@@ -189,8 +189,8 @@ def measure_causes(seeds: int) -> dict[str, float]:
 
 GOALS = {
     ("2x spikes", 0.1): "precision and recall >= 0.95, at most 1 false alert a year",
-    ("+40 % step", 0.1): "recall >= 0.80 within 7 days",
-    ("+4 % a day", 0.1): "recall >= 0.70 within 14 days",
+    ("+40% step", 0.1): "recall >= 0.80 within 7 days",
+    ("+4% a day", 0.1): "recall >= 0.70 within 14 days",
     ("weekend runaway", 0.1): "recall >= 0.90",
 }
 

@@ -7,7 +7,7 @@ deployment has three measured starts before. `--spread .25` makes each start los
 less or more.
 
 The exit code is 1 if a deadline is missed after three measured starts that are all alike, or if
-measuring costs over 1 % more where a start is shorter than the policy says.
+measuring costs over 1% more where a start is shorter than the policy says.
 """
 
 import argparse

@@ -32,7 +32,7 @@ from gpu_core.decisions.model.interruption_hazard import (
     learned_life,
 )
 
-# Share and mean life of each kind; least squares over 15 figures, each within 7 %.
+# Share and mean life of each kind; least squares over 15 figures, each within 7%.
 _MIXTURE = ((0.181, 412.0), (0.460, 2_329.0), (0.359, 17_982.0))
 _FIXED_S = (60, 120, 180, 240, 300, 420, 600, 750, 900, 1200, 1500, 1800, 2400, 3000, 3600, 5400)
 _GRACE_S = 120.0

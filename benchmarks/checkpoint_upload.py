@@ -87,7 +87,7 @@ def main() -> None:
             f"{mb_per_s:8.0f} MB/s until it was safe"
         )
     print(f"copy in memory: {result.copy_gb_per_s:.1f} GB/s")
-    print(f"share of boto3's best: {100 * result.share_of_boto3:.0f} %")
+    print(f"share of boto3's best: {100 * result.share_of_boto3:.0f}%")
 
 
 def measure(mb: int, saves: int) -> Result:

@@ -1,6 +1,6 @@
 """Generated years of daily cost, with anomalies whose days are known.
 
-Weekends cost 0.4 of weekdays, the last day of a month 1.4 of another one, costs grow by 30 % in the
+Weekends cost 0.4 of weekdays, the last day of a month 1.4 of another one, costs grow by 30% in the
 year, and nine days are announced holidays. Twelve weeks before the year are for learning.
 """
 
@@ -92,14 +92,14 @@ def _spikes(
 
 
 def _step(usd: Floats, _: frozenset[int], chance: np.random.Generator) -> tuple[Injected, ...]:
-    """From some day on everything costs 40 % more."""
+    """From some day on everything costs 40% more."""
     at = int(chance.integers(LEARNING_DAYS, DAYS - 30))
     usd[at:] *= 1.4
     return (Injected(at, at + 6, at + 20),)
 
 
 def _leak(usd: Floats, _: frozenset[int], chance: np.random.Generator) -> tuple[Injected, ...]:
-    """Costs rise by 4 % a day for three weeks, and stay there."""
+    """Costs rise by 4% a day for three weeks, and stay there."""
     at = int(chance.integers(LEARNING_DAYS, DAYS - 60))
     usd[at:] *= 1.04 ** np.minimum(np.arange(1, DAYS - at + 1), 21)
     return (Injected(at, at + 13, at + 41),)
@@ -121,7 +121,7 @@ def _weekends(
 KINDS: dict[str, Callable[[Floats, frozenset[int], np.random.Generator], tuple[Injected, ...]]] = {
     "none": _none,
     "2x spikes": _spikes,
-    "+40 % step": _step,
-    "+4 % a day": _leak,
+    "+40% step": _step,
+    "+4% a day": _leak,
     "weekend runaway": _weekends,
 }

@@ -238,7 +238,7 @@ def main() -> None:
         }
         print(name, {key: round(value, 1) for key, value in numbers.items()})
     print(f"runs that start in a cycle: {statistics.mean(with_.started[1:]):.1f}")
-    print(f"goal: {GOAL_PERCENT:.0f} % more")
+    print(f"goal: {GOAL_PERCENT:.0f}% more")
     if options.out is not None:
         write(options.out, around, results)
 

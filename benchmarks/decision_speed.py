@@ -119,7 +119,7 @@ def _quotas(teams: int, gpus: int) -> dict[str, object]:
 def cycles(
     jobs: list[Job], *, pending: int, nodes: int, teams: int, with_quotas: bool, preempts: bool
 ) -> Iterator[Row]:
-    """Cycles of a pool in which 1 % of all workloads changes from one to the next."""
+    """Cycles of a pool in which 1% of all workloads changes from one to the next."""
     policy = parse_policy(
         {
             "version": 1,
@@ -159,7 +159,7 @@ class _Taken:
 
 
 class _Pool:
-    """A pool over time: each plan is carried out, then 1 % of all workloads changes.
+    """A pool over time: each plan is carried out, then 1% of all workloads changes.
 
     Args:
         policy: The rules.

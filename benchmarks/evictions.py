@@ -3,12 +3,12 @@
     python -m benchmarks.evictions --data DIR [--half 1] [--seed 0] [--rule default ...]
 
 One of four jobs of Philly's October 2017, on 20 nodes of 8 GPUs, under the default policy, without
-known run times. Jobs drawn at random are critical until they have 30 % of the GPU-hours; all others
+known run times. Jobs drawn at random are critical until they have 30% of the GPU-hours; all others
 are low. A job saves at its notice, and takes 5 min to restart, as in `benchmarks/month.py`. Rules
 are developed on the first half of the month; the second is reported.
 
 The goals, a third fewer preemptions and a third less wait at an equal p99 of the critical class,
-are near what GFS reports on a trace of its own: 33 and 44 % (ASPLOS'26, arXiv 2509.11134).
+are near what GFS reports on a trace of its own: 33 and 44% (ASPLOS'26, arXiv 2509.11134).
 """
 
 import argparse

@@ -5,7 +5,7 @@ A forecast is made once, when a job is submitted and does not start at once; onl
 on 1-10 October are the development part, the rest is the evaluation.
 
 The baseline: the median is GPUs ahead and wanted by the rate of GPUs started in the last hour (with
-our own lower bound on that rate), the interval from the 10 % and 90 % quantiles of the ratio of the
+our own lower bound on that rate), the interval from the 10% and 90% quantiles of the ratio of the
 wait to that, over the last 200 or the last 3,000 starts.
 """
 
@@ -114,7 +114,7 @@ def measure(jobs: list[Job], order: Order) -> list[dict[str, str | int | float]]
 def interval_score_s(forecast: StartForecast, waited_s: float) -> float:
     """How good was this interval? Its width, and ten seconds for each second it missed by.
 
-    The interval score for a central 80 % interval, less is better; Gneiting & Raftery, JASA
+    The interval score for a central 80% interval, less is better; Gneiting & Raftery, JASA
     102(477), 2007, section 6.2.
     """
     missed_s = max(forecast.low_s - waited_s, waited_s - forecast.high_s, 0.0)

@@ -55,7 +55,7 @@ def measure(samples: int) -> str:
         sampler.sample(datetime.now(UTC))
     per_sample_s = (time.process_time() - began_s) / samples
     sampler.close()
-    return f"{len(found)} GPUs: {per_sample_s:.2%} of a core at 1 Hz (goal 0.5 % with 8)"
+    return f"{len(found)} GPUs: {per_sample_s:.2%} of a core at 1 Hz (goal 0.5% with 8)"
 
 
 def measure_attempt(gpu_ids: list[str], folder: Path, duration_s: float) -> str:
@@ -72,7 +72,7 @@ def measure_attempt(gpu_ids: list[str], folder: Path, duration_s: float) -> str:
         process.terminate()
     cpu_s = after.user + after.system - before.user - before.system
     part = cpu_s / took_s
-    return f"{len(gpu_ids)} GPUs, {took_s:.0f} s: {part:.2%} of a core at 1 Hz (goal 0.5 % with 8)"
+    return f"{len(gpu_ids)} GPUs, {took_s:.0f} s: {part:.2%} of a core at 1 Hz (goal 0.5% with 8)"
 
 
 def main() -> None:

@@ -238,7 +238,7 @@ def _show_latencies(latencies: Sequence[Latency]) -> None:
 def _show_cost(cost: Cost) -> None:
     Console().print(
         f"{cost.nodes} nodes, {cost.pods} pods, a run every {_RUN_EVERY_S:.0f} s: "
-        f"{100 * cost.cpu_share:.0f} % of a core, {cost.memory_mib} MiB; "
+        f"{100 * cost.cpu_share:.0f}% of a core, {cost.memory_mib} MiB; "
         f"its first Job {cost.ready_after_s:.0f} s after its start"
     )
 

@@ -32,7 +32,7 @@ class Demand:
     """Which machines there are.
 
     Attributes:
-        always: Machines that are there but for 1 % of the time.
+        always: Machines that are there but for 1% of the time.
         shift: Those that are there on weekdays for about `shift_hours`.
         more: The mean of those that a slowly changing demand asks for, for whole days.
         ratio: What a commitment costs, as a part of the price on demand.

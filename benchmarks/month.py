@@ -8,7 +8,7 @@ that the worker uses. What is assumed:
 - **Jobs**: Philly, October 2017 (`queueing/philly_oct2017.csv`), run times unchanged, no deadlines,
   all of one priority. The trace has no GPU type: each job takes any. No run time is stated; the
   planner learns them from jobs of the same team that have finished.
-- **Cap**: the GPU-hours that arrive in the month are 70 % of what the cap could do in it.
+- **Cap**: the GPU-hours that arrive in the month are 70% of what the cap could do in it.
 - **Fixed cluster**: as many GPUs as would ever be in use at once if no run waited, for the whole
   month, on-demand. It is not charged for the people who run it, nor we for ours. Next to it stands
   a fixed cluster of the cap, which has the waits of neither. What the same machines save at the

@@ -2,7 +2,7 @@
 
 Lavin and Ahmad, "Evaluating Real-time Anomaly Detection Algorithms: the Numenta Anomaly Benchmark",
 2015. The earliest alert in a labelled window counts, the more the earlier it is; an alert outside
-costs 0.11, less shortly after a window; a missed window costs 1. The first 15 % of a series, at
+costs 0.11, less shortly after a window; a missed window costs 1. The first 15% of a series, at
 most 750 points, are for learning. 0 is silence, 100 an alert at each window's first point alone.
 """
 

@@ -1,7 +1,7 @@
 """How much of a real cluster is allocated? `python -m benchmarks.placement --data DIR`.
 
 OpenB (Alibaba, cluster-trace-gpu-v2023): pods come one after the other to 1,213 nodes with 6,212
-GPUs until they have asked for 130 % of them. A pod that fits nowhere when it comes is lost; none
+GPUs until they have asked for 130% of them. A pod that fits nowhere when it comes is lost; none
 ends, none moves. This is the protocol of FGD (Weng et al., ATC'23), whose published results are
 shown next to ours: for this very order where they are known, and the mean of ten orders.
 The mix of requests is learned from the pods that have come so far.
@@ -19,7 +19,7 @@ from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.simulation.cluster.offered_load import by_strategy, offer
 
-# Allocated % at 130 % arrivals, from the published runs of the FGD repository, by order.
+# Allocated % at 130% arrivals, from the published runs of the FGD repository, by order.
 _FGD_SAME_ORDER = {
     ("default", 42): 95.29,
     ("default", 43): 95.32,
@@ -67,7 +67,7 @@ def main() -> None:
     if arguments.json:
         print(json.dumps([asdict(row) for row in rows]))
         return
-    print("workload    seed  at 100 %  at 130 %  failed   pods/s  FGD same  FGD mean  BestFit mean")
+    print("workload    seed  at 100%  at 130%  failed   pods/s  FGD same  FGD mean  BestFit mean")
     for row in rows:
         same = "-" if row.fgd_same_order_percent is None else f"{row.fgd_same_order_percent:.2f}"
         print(

@@ -10,10 +10,10 @@ on-demand: greedy 30.8, Uniform Progress 25.1).
 The optimum is printed with its standard error, next to the reference's, whose moments were drawn at
 random from each trace, the same for all changeovers. They happened to be at times when spot was up
 more or less than in all of the trace. So the optimum is compared with the reference where spot is
-up as often as there: off by at most 1 %, or the exit code is 1.
+up as often as there: off by at most 1%, or the exit code is 1.
 
 The constants of `patience` come from zone us-west-2a; us-west-2b is held out. `--second-half`
-replays the rest of both zones' files, which no constant comes from: patience may cost at most 0.5 %
+replays the rest of both zones' files, which no constant comes from: patience may cost at most 0.5%
 more than the better form of Uniform Progress in each row, or the exit code is 1. `--generated`
 replays renewal traces instead: independent times up and away with falling hazards, and no
 reference.

@@ -48,7 +48,7 @@ def compare_scaling(
         startup_s: The number of seconds that a replica needs to start. The replica is charged
             during this time.
         day: The demand in each of the 24 hours as a fraction of the peak, from 0.001 to 1. Defaults
-            to an invented day with 20 % of the peak at 4 o'clock.
+            to an invented day with 20% of the peak at 4 o'clock.
         workload: `module:function` that creates the workload to measure. Defaults to a classifier
             in torch, or in NumPy if torch is not installed.
         usd_per_hour: The price of a replica. Defaults to the on-demand price of the GPU in the

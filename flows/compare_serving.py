@@ -46,7 +46,7 @@ def compare_serving(
 
     Args:
         requests_per_s: The number of interactive requests per second. Defaults to the number that
-            keeps the device busy for 30 % of the time in the slowest repeat, if requests are
+            keeps the device busy for 30% of the time in the slowest repeat, if requests are
             handled one by one.
         interactive_batch: The maximum number of waiting interactive requests that are handled
             together. Must be 1, 4, 8, 16 or 32.

@@ -23,7 +23,7 @@ DATA = os.environ.get("PREFECT_GPU_DATA")
         pytest.param([300], "standard", 50.0, id="one of two"),
         pytest.param([300, 600, 200], "standard", 97.25, id="a false alert before all windows"),
         pytest.param([300, 600, 200], "few false", 94.5, id="a false alert that costs twice"),
-        pytest.param([300, 600, 10, 149], "standard", 100.0, id="the first 15 % are for learning"),
+        pytest.param([300, 600, 10, 149], "standard", 100.0, id="the first 15% are for learning"),
         pytest.param([300], "few missed", 50.0, id="half, where a miss costs twice"),
     ],
 )

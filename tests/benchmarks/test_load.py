@@ -82,7 +82,7 @@ def test_starts_are_counted_between_the_first_and_the_last():
     ("share", "want"),
     [
         pytest.param(0.5, 2, id="half of four values are at most the second"),
-        pytest.param(0.95, 4, id="95 % of four values need all of them"),
+        pytest.param(0.95, 4, id="95% of four values need all of them"),
         pytest.param(0.25, 1, id="a quarter is the smallest"),
     ],
 )

@@ -45,7 +45,7 @@ def test_months_add_up_and_repeating_one_changes_nothing(ledger: Ledger) -> None
     first = page("gpu-cost-2026-02")
     assert "**$1.00 for 1.00 GPU-hours in 1 run.**" in first
     march = page("gpu-cost-2026-03")
-    assert "**$3.00 for 3.00 GPU-hours in 1 run, 200 % more than in the month before" in march
+    assert "**$3.00 for 3.00 GPU-hours in 1 run, 200% more than in the month before" in march
     close_month(date(2026, 2, 1))
     assert page("gpu-cost-2026-02") == first
 

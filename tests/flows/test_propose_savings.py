@@ -42,7 +42,7 @@ def test_the_page_has_each_proposal_with_its_evidence_and_is_the_same_again(
 ) -> None:
     propose_savings(DAY, with_generated=True)
     first = page()
-    for text in ("2 changes proposed", "capacity\\_type: spot", "80 %", "Risk: ", "GPU-hours"):
+    for text in ("2 changes proposed", "capacity\\_type: spot", "80%", "Risk: ", "GPU-hours"):
         assert text in first
     propose_savings(DAY, with_generated=True)
     assert page() == first

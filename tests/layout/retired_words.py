@@ -10,6 +10,7 @@ IN_NOTES: Mapping[str, str] = {
     r"whoever": "the subject: the user, an administrator, a worker",
     r"(?:no|some|any|every)body": "no run, a user, another process, all users",
     r"told|tells?|telling": "notified, reported, shown, recorded, published, distinguished",
+    r"\d+(?= %(?!\w))": "80%, without a space, as Kubernetes' documentation has it",
 }
 """What comments, docstrings, names, the ids of test cases and DESIGN.md do without, too."""
 

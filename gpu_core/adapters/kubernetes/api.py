@@ -289,7 +289,7 @@ def _read_proxy_once(client: ApiClient) -> None:
     """Read the proxy from the environment now, unless the client is configured with a proxy.
 
     kubernetes_asyncio lets aiohttp trust the environment. Each request then reads the proxy
-    variables and `~/.netrc` again, which takes 6 % of a worker that follows 500 containers, and
+    variables and `~/.netrc` again, which takes 6% of a worker that follows 500 containers, and
     aiohttp sends a login from `~/.netrc` to the API server.
     """
     rest, host = client.rest_client, urlsplit(client.configuration.host)

@@ -88,6 +88,6 @@ def _why(why: Decomposition) -> Iterator[str]:
     width = max((len(amount) for amount, _ in rows), default=0)
     for amount, text in rows:
         yield wrapped(f"  {amount:>{width}}  {text}", " " * (width + 4))
-    places = [f"{scope} ({percent} %)" for scope, percent in where_most(why)]
+    places = [f"{scope} ({percent}%)" for scope, percent in where_most(why)]
     if places:
         yield wrapped(f"  Where: {', '.join(places)}", "    ")

@@ -9,7 +9,7 @@ from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.decisions.telemetry.use_text import format_energy, format_ratio
 
-_COLUMNS = ("Minute (UTC)", "Mean", "95 %", "SM", "Memory", "Hottest", "Energy", "GPU")
+_COLUMNS = ("Minute (UTC)", "Mean", "95%", "SM", "Memory", "Hottest", "Energy", "GPU")
 _UNKNOWN = "–"
 
 

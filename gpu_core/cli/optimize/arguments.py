@@ -41,7 +41,7 @@ def optimize(
 ) -> int:
     """Show the cost of the last four weeks, and propose changes that reduce it.
 
-    Each change is simulated with the ledger's own history. A saving is shown with its 80 %
+    Each change is simulated with the ledger's own history. A saving is shown with its 80%
     prediction interval. The command changes nothing.
     """
     from gpu_core.cli.optimize.command import run_optimize

@@ -105,5 +105,5 @@ def _amount(unit: Unit, amount: int | float) -> str:
         case Unit.HOURS:
             return f"{amount:,.2f} h"
         case Unit.RATIO:
-            return f"{100 * amount:.0f} %"
+            return f"{100 * amount:.0f}%"
     return f"{round(amount):,}"

@@ -171,7 +171,7 @@ def _proposals(proposals: Sequence[Proposal]) -> Table:
     for head in ("Deployment", "Change"):
         table.add_column(head)
     table.add_column("Saving in 30 days", justify="right")
-    table.add_column("80 % interval", justify="right")
+    table.add_column("80% interval", justify="right")
     for proposal in proposals:
         saving = proposal.saving
         table.add_row(

@@ -99,7 +99,7 @@ def _expected(entry: QueueTableEntry, now: datetime) -> str:
     )
     parts = [] if start is None else [until(start)]
     if low is not None and high is not None:
-        parts.append(f"(80 %: {until(low)} to {until(high)})")
+        parts.append(f"(80%: {until(low)} to {until(high)})")
     return " ".join(parts) or "unknown"
 
 

@@ -15,7 +15,7 @@ def attempt_table(costs: Sequence[RunCost]) -> Table:
     """The attempts that held GPUs, by run and number; what is simulated is said below."""
     table = Table(title="GPUs of each attempt")
     table.add_column("Run")
-    for heading in ("Attempt", "GPUs", "Held for", "Mean", "95 %", "Busy", "Energy"):
+    for heading in ("Attempt", "GPUs", "Held for", "Mean", "95%", "Busy", "Energy"):
         table.add_column(heading, justify="right")
     for cost in sorted(costs, key=lambda cost: cost.run.submitted_at):
         for attempt in cost.attempts:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class HelpScreen:
     """Cyclopts' help, whose column of names is as wide as the longest name needs.
 
-    Cyclopts gives names 35 % of the width at most, and Rich takes of that where descriptions are
+    Cyclopts gives names 35% of the width at most, and Rich takes of that where descriptions are
     long: `--sequence-length` is broken at 40 columns, `--mlflow-token-file` even at 80.
     """
 

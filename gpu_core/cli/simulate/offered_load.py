@@ -55,13 +55,13 @@ def _offered(trace: Trace, text: str, parse: Callable[[str], Policy]) -> Offered
 
 
 def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f} %"
+    return "–" if value is None else f"{value:.2f}%"
 
 
 _ROWS: tuple[tuple[str, Callable[[OfferedLoad], str]], ...] = (
     ("Offered", lambda o: f"{o.offered:,}"),
     ("Fitted nowhere", lambda o: f"{o.failed:,}"),
     ("GPUs requested", lambda o: _percent(o.arrived_percent)),
-    ("Allocated at 100 % demand", lambda o: _percent(o.allocated_at_100_percent)),
+    ("Allocated at 100% demand", lambda o: _percent(o.allocated_at_100_percent)),
     ("Allocated at the end", lambda o: _percent(o.allocated_percent)),
 )

@@ -19,9 +19,9 @@ from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, format_usd
 
-# Of the on-demand price of the same instance type. Spot: AWS advertises savings of up to 90 %
+# Of the on-demand price of the same instance type. Spot: AWS advertises savings of up to 90%
 # (aws.amazon.com/ec2/spot, read 2026-11), and half of the rest is left as a margin; the cheapest of
-# the shipped catalog is at 10 %. Reserved: savings plans save up to 72 % (aws.amazon.com/savings-
+# the shipped catalog is at 10%. Reserved: savings plans save up to 72% (aws.amazon.com/savings-
 # plans). On-demand prices of two regions differ by less than 2 in the shipped catalog.
 _ALLOWED_SHARES: Mapping[str, tuple[float, float]] = {
     SPOT: (0.05, 2.0),

@@ -135,7 +135,7 @@ class SaveInterval:
         return (
             f"every {format_duration(self.interval_s)} ({self.rule}): a save stalls the run for "
             f"{format_duration(self.stall_s)} and is safe after {format_duration(self.persist_s)}; "
-            f"{life}; {100 * (self.overhead or 0):.1f} % of the time in stalls, an unannounced "
+            f"{life}; {100 * (self.overhead or 0):.1f}% of the time in stalls, an unannounced "
             f"interruption loses {format_duration(self.expected_loss_s)} on average"
         )
 

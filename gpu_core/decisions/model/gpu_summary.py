@@ -15,7 +15,7 @@ class GpuSummary:
     utilization_mean_ratio: float | None = None
     """Mean part of the time in which a kernel ran."""
     utilization_p95_ratio: float | None = None
-    """95 % of the samples are at or under it, to the hundredth."""
+    """95% of the samples are at or under it, to the hundredth."""
     busy_ratio: float | None = None
     """Part of the samples in which the GPU was busy."""
     sm_active_mean_ratio: float | None = None

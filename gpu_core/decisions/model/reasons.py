@@ -87,5 +87,5 @@ class Explanation:
     """The expected start; None: nothing that is known allows an estimate."""
     expected_start_from: datetime | None = None
     expected_start_until: datetime | None = None
-    """It starts between these two with a probability of 80 %; None: unknown."""
+    """It starts between these two with a probability of 80%; None: unknown."""
     numbers: Mapping[str, int | str | None] = field(default_factory=dict)

@@ -76,7 +76,7 @@ class PerGpu(Section):
 DEFAULT = "default"
 """The row of `per_gpu` for GPU types that have none, and for runs without a GPU."""
 
-# 85 % of one GPU's part of the smallest machine that has it, so that kubelet and daemons keep
+# 85% of one GPU's part of the smallest machine that has it, so that kubelet and daemons keep
 # theirs (EC2, Compute Engine and Azure machine types, read 2026-08).
 _PER_GPU: Mapping[str, PerGpu] = {
     DEFAULT: PerGpu(cpu=3, memory_gib=13),

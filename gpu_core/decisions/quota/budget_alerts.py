@@ -35,7 +35,7 @@ class BudgetAlert(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """One line: `Budget vision-monthly: 83 % used`."""
+        """One line: `Budget vision-monthly: 83% used`."""
         return f"Budget {self.policy.name}: {_percent(self.used, self.policy.limit)} used"
 
     @property
@@ -116,4 +116,4 @@ def due_alerts(
 
 
 def _percent(amount: int, limit: int) -> str:
-    return "all" if not limit else f"{100 * amount // limit:,} %"
+    return "all" if not limit else f"{100 * amount // limit:,}%"

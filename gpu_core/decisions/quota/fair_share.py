@@ -4,10 +4,10 @@ Shares are compared by decayed usage over weight: what was used a half-life ago 
 
 Why a day: half-lives from an hour to a week, and shares of what is held now (the rule of Kueue and
 Volcano), were tried on the first 15 days of the Philly trace of October 2017: 640 GPUs, virtual
-clusters entitled in proportion to their nodes, no preemption. A day is within 3 % of the best both
+clusters entitled in proportion to their nodes, no preemption. A day is within 3% of the best both
 in the mean wait and in the largest shortfall, GPU-seconds that a cluster got less than its
-entitlement while it waited. Over the whole month that shortfall is 40 % of greedy backfill's
-(35 % in the other half) and the mean wait 26 % shorter. What a cluster gets beyond its
+entitlement while it waited. Over the whole month that shortfall is 40% of greedy backfill's
+(35% in the other half) and the mean wait 26% shorter. What a cluster gets beyond its
 entitlement are mostly GPUs that no other team wanted; an order cannot and should not prevent that.
 
 A workload's own size is no part of its key: within a team it would put each gang behind all small

@@ -63,7 +63,7 @@ class ChangeoverHistory:
 def changeover(losses_s: Iterable[float], default_s: float) -> Changeover:
     """The largest loss to expect of the next start, by the losses of earlier ones.
 
-    From 19 starts on their 95 % quantile. Before that none is sure: the largest, and more of it
+    From 19 starts on their 95% quantile. Before that none is sure: the largest, and more of it
     the fewer there are. The next of `n + 1` alike values is the largest with probability
     `1 / (n + 1)`; the margin is as large.
 

@@ -32,7 +32,7 @@ CHANGES_PER_CYCLE = 0.5
 """The changeovers of one cycle of spot: there and back in the worst case, none where on-demand runs
 through a short time up. 0, 1/2, 1 and 3/2 were tried on us-west-2a."""
 ENOUGH_LIVES = 5
-"""Lives from which a stay is estimated; the prior, a quarter of one, would be under 5 %
+"""Lives from which a stay is estimated; the prior, a quarter of one, would be under 5%
 of them."""
 HIGHEST_SLACK_PRICE = 5.0
 """In spot prices. 1, 3, 5, 6 and 10 were tried on us-west-2a; 3 to 6 are alike."""

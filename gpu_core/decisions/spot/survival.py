@@ -7,8 +7,8 @@ where lives that still continue are in the sum but are no end.
 
 The priors are from four of the eight AWS traces of "Can't Be Late" (Wu et al., NSDI'24), those of
 zone us-west-2a, October 2022, their first 13 days: 409 times up, 410 times away. Of those that had
-lasted 0, 10, 20, 30 and 60 minutes 33, 23, 14, 13 and 10 % ended within the next 10; the law says
-35, 23, 17, 14 and 9 %.
+lasted 0, 10, 20, 30 and 60 minutes 33, 23, 14, 13 and 10% ended within the next 10; the law says
+35, 23, 17, 14 and 9%.
 """
 
 import math
@@ -23,7 +23,7 @@ MEAN_UP_S = 1.95 * SECONDS_PER_HOUR
 """The mean of the same times up."""
 MEAN_UP_WEIGHT = 0.25
 """How many lives of that length count where the value of a stay is weighed. Of 1, 1/2, 1/4 and 1/10
-on us-west-2a: a quarter costs at most 0.5 % more than 1, and is in vain a quarter as often where
+on us-west-2a: a quarter costs at most 0.5% more than 1, and is in vain a quarter as often where
 spot always goes at once."""
 LIVES_KEPT = 20
 CYCLE_S = 3.2 * SECONDS_PER_HOUR

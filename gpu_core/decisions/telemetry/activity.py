@@ -13,7 +13,7 @@ from gpu_core.decisions.telemetry.summary import BUSY_RATIO
 
 ACTIVE_POWER_RATIO = 0.35
 """Part of the power limit. gpu-pruner takes an A10G (limit 300 W) for active from 100 W on and an
-A100 (400 W) from 150 W on, that is 33 and 38 %; without work and with a context they draw less."""
+A100 (400 W) from 150 W on, that is 33 and 38%; without work and with a context they draw less."""
 
 ACTIVE_CORES = 0.05
 """Processor cores of the run. A Prefect engine that waits uses about 0.01 for its heartbeats."""

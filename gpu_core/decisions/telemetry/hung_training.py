@@ -1,6 +1,6 @@
 """Does a run hang, and which of its ranks is at fault?
 
-A collective that is stuck keeps its GPUs at a utilisation of 100 % and raises no error. So the
+A collective that is stuck keeps its GPUs at a utilisation of 100% and raises no error. So the
 signal is the progress that the run itself reports; then the power and the SM activity of its GPUs,
 because a kernel that spins draws less than the training did; then its peers, because one rank that
 waits makes all others wait.

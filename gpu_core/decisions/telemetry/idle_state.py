@@ -1,7 +1,7 @@
 """Does a run use the GPUs that it holds? States from several signals, not one threshold.
 
-Of 143 serving pods of a public trace with a mean duty of 7 % (Alibaba cluster-trace-v2026-GenAI),
-"at most 1 % for 30 minutes" flags 129, though each of them works. So a single signal is never
+Of 143 serving pods of a public trace with a mean duty of 7% (Alibaba cluster-trace-v2026-GenAI),
+"at most 1% for 30 minutes" flags 129, though each of them works. So a single signal is never
 enough, and a run that serves requests or a person is judged by its use, where it reports that.
 """
 

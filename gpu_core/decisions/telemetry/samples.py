@@ -116,7 +116,7 @@ def known(value: float | None) -> float | None:
 
 
 def ratio_of_percent(percent: float | None) -> float | None:
-    """0 to 1 for 0 to 100 %; None for what is outside.
+    """0 to 1 for 0 to 100%; None for what is outside.
 
     >>> ratio_of_percent(37), ratio_of_percent(101)
     (0.37, None)

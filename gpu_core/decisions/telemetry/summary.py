@@ -9,7 +9,7 @@ from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.telemetry.samples import HIGHEST_W, GpuSample
 
 BUSY_RATIO = 0.05
-"""From this utilisation on a GPU is busy: under 5 % counts as idle in the field's tools."""
+"""From this utilisation on a GPU is busy: under 5% counts as idle in the field's tools."""
 
 _PERCENTILE = 0.95
 
@@ -29,7 +29,7 @@ class GpuTotals:
     is_simulated: bool = False
     samples: int = 0
     utilization_counts: tuple[int, ...] = (0,) * 101
-    """How many samples had 0 %, 1 %, ... 100 %."""
+    """How many samples had 0%, 1%, ... 100%."""
     utilization_sum: float = 0.0
     busy: int = 0
     sm_active_sum: float = 0.0
@@ -144,7 +144,7 @@ def _larger(before: Number | None, now: Number | None) -> Number | None:
 
 
 def _percentile(counts: Sequence[int]) -> float:
-    """The lowest hundredth that 95 % of the samples are at or under."""
+    """The lowest hundredth that 95% of the samples are at or under."""
     total, below = sum(counts), 0
     for percent, number in enumerate(counts):
         below += number

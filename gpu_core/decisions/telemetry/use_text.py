@@ -11,7 +11,7 @@ def use_cells(use: GpuUse) -> tuple[str, str]:
     """Mean utilisation and energy; a dash for what is unknown.
 
     >>> use_cells(GpuUse(utilization_mean_ratio=0.5))
-    ('50 %', '–')
+    ('50%', '–')
     """
     return format_ratio(use.utilization_mean_ratio), format_energy(use.energy_j)
 
@@ -20,11 +20,11 @@ def format_ratio(ratio: float | None) -> str:
     """A ratio as a percentage; a dash where it is unknown.
 
     >>> format_ratio(0.934), format_ratio(0.0), format_ratio(0.004)
-    ('93 %', '0 %', 'under 1 %')
+    ('93%', '0%', 'under 1%')
     """
     if ratio is None:
         return _UNKNOWN
-    return "under 1 %" if 0 < ratio < 0.005 else f"{ratio:.0%}".replace("%", " %")
+    return "under 1%" if 0 < ratio < 0.005 else f"{ratio:.0%}"
 
 
 def format_energy(joules: float | None) -> str:

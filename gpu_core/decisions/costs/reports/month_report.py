@@ -131,7 +131,7 @@ def _compared(report: MonthReport) -> str:
     if not percent:
         return f", as much as in the month before ({format_usd(earlier)})"
     word = "more" if percent > 0 else "less"
-    return f", {abs(percent)} % {word} than in the month before ({format_usd(earlier)})"
+    return f", {abs(percent)}% {word} than in the month before ({format_usd(earlier)})"
 
 
 def _uses(total: CostRow) -> str:

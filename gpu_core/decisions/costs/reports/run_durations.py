@@ -68,7 +68,7 @@ def deployment_durations(
 
 
 def percentiles(values: Sequence[float]) -> tuple[float, ...]:
-    """The values that 50, 75, 90, 95 and 99 % do not exceed, by the nearest rank.
+    """The values that 50, 75, 90, 95 and 99% do not exceed, by the nearest rank.
 
     Args:
         values: At least one, in any order.

@@ -118,7 +118,7 @@ def _clusters(found: MonthSavings) -> SavingsTable:
 def _commitment(each: Commitment) -> Iterator[tuple[str, ...]]:
     """A row for machines that were there for the same part of the time."""
     first = 1
-    for percent, group in groupby(each.held_ratios, key=lambda ratio: f"{100 * ratio:.0f} %"):
+    for percent, group in groupby(each.held_ratios, key=lambda ratio: f"{100 * ratio:.0f}%"):
         last = first + len(list(group)) - 1
         is_first = first == 1
         yield (

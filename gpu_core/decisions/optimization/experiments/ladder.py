@@ -40,7 +40,7 @@ class LadderStep:
     setting: Setting
     origin: Origin
     usd_per_1k: Bounds | None
-    """Measured: the geometric mean with its 95 % interval. Projected: the estimate with its
+    """Measured: the geometric mean with its 95% interval. Projected: the estimate with its
     bounds."""
     latency_s: Bounds | None
     """Measured: the 99th percentile. Projected: of a batch."""
@@ -125,7 +125,7 @@ def _latency(rung: Rung) -> Bounds | None:
 
 
 def with_interval(values: Sequence[float]) -> Bounds:
-    """The geometric mean with its 95 % interval; of one repeat alone all three are its value.
+    """The geometric mean with its 95% interval; of one repeat alone all three are its value.
 
     Args:
         values: Costs or latencies, over 0.

@@ -130,7 +130,7 @@ class PolicyComparison:
 
     @property
     def largest_within(self) -> BatchPolicy | None:
-        """The largest batch with the 95 % interval of its p99 within the limit; None: no batch."""
+        """The largest batch with the 95% interval of its p99 within the limit; None: no batch."""
         within = [
             policy
             for policy in self.policies

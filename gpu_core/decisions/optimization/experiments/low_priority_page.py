@@ -32,7 +32,7 @@ _NOTE = (
     "started is not interrupted. The backlog has no end. A batch takes as long as a measured one; "
     "arrivals are a Poisson process, the same for all policies. Whole device: low-priority "
     "requests pay for all of it. Time used: they pay for their batches, and interactive ones for "
-    "the rest. Intervals are 95 % over the repeats."
+    "the rest. Intervals are 95% over the repeats."
 )
 
 

@@ -33,7 +33,7 @@ _LADDER_HEAD = (
 LATENCY_NOTE = (
     "Latency: measured, the 99th percentile from the start of a batch to its end; projected, that "
     "of a batch, no percentile. The time until a batch is full is not in it. Costs are those of a "
-    "device that is never idle, with the 95 % interval of the repeats, or the bounds of the "
+    "device that is never idle, with the 95% interval of the repeats, or the bounds of the "
     "estimate."
 )
 

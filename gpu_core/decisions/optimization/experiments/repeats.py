@@ -42,7 +42,7 @@ def mean_of(values: Sequence[float]) -> float:
 
 
 def mean_interval(values: Sequence[float]) -> Interval | None:
-    """The bounds of the mean, at 95 %; None: one repeat says nothing of it.
+    """The bounds of the mean, at 95%; None: one repeat says nothing of it.
 
     Args:
         values: One number for each repeat, finite.

@@ -23,7 +23,7 @@ HOURS = 24
 USUAL_DAY = tuple(
     round(0.6 - 0.4 * math.cos(2 * math.pi * (hour - 4) / HOURS), 3) for hour in range(HOURS)
 )
-"""An invented day: 20 % of the peak at 4 o'clock, all of it at 16 o'clock."""
+"""An invented day: 20% of the peak at 4 o'clock, all of it at 16 o'clock."""
 _MOST_LOAD = 0.95
 """Of fixed replicas at the peak: beyond it an hour is too short for a steady queue."""
 _MOST_REPLICAS, _MOST_REQUESTS = 64, 20_000_000

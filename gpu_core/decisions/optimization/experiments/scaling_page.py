@@ -25,7 +25,7 @@ _NOTE = (
     "served, one at a time, each in the mean time of the repeat. Requests are a Poisson process "
     "with the rate of the hour, and each hour begins without a queue. Scaled at the hour: the "
     "missing replicas begin to start when the hour does. Scaled ahead: they are ready then. A "
-    "replica costs from the decision to start it. Intervals are 95 % over the repeats."
+    "replica costs from the decision to start it. Intervals are 95% over the repeats."
 )
 
 

@@ -22,7 +22,7 @@ LEAST_SAVING = 0.05
 """Of a deployment's cost. Less is not worth a change."""
 
 _LOW, _HIGH = 10, 90
-"""Percentiles: 80 % of the histories lie between them."""
+"""Percentiles: 80% of the histories lie between them."""
 
 _MONTH_DAYS = 30
 

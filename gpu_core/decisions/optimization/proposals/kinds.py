@@ -55,7 +55,7 @@ class KindRule:
     """The unit that the cost before and after is divided by."""
     too_narrow: str | None = None
     """How often the interval held the measured saving in generated histories, where that was less
-    often than the goal of 75 to 90 %; None: it was not."""
+    often than the goal of 75 to 90%; None: it was not."""
     by_hand: str | None = None
     """How a person carries it out, where no API that is used here can: it is shown, neither asked
     for nor recorded nor verified by the flows. None: `apply-saving` does it."""
@@ -92,13 +92,13 @@ RULES: Mapping[ProposalKind, KindRule] = {
         "attempts), and 5 attempts that ended before their run.",
         change="`checkpoint_interval`, in seconds: the optimum of [checkpoints](checkpoints.md)",
         simulated="Stalls and lost work at both intervals, at the rate that attempts ended with; "
-        "the old one must give the recorded cost to 5 %. How much chance was in that cost counts.",
+        "the old one must give the recorded cost to 5%. How much chance was in that cost counts.",
         unit=WorkUnit.GPU_HOUR_BETWEEN_SAVES,
     ),
     ProposalKind.SHARING: KindRule(
         evidence="10 runs on one whole GPU, all with measured utilisation and memory, under-used "
-        "in the mean (`idle.under_used_below`, by default 30 %), and a part of such a GPU that "
-        "another run held, in 90 % of whose memory all of them fit.",
+        "in the mean (`idle.under_used_below`, by default 30%), and a part of such a GPU that "
+        "another run held, in 90% of whose memory all of them fit.",
         change="`gpu_fraction` (MPS, time-slicing) or `mig_profile`",
         simulated="Kernels take up to n times as long on the n-th part of a GPU. How busy the "
         "neighbours are is not known: from never to always, each as likely. Waits are not "

@@ -12,7 +12,7 @@ _MOST_ROWS = 10
 
 
 def percent_range(saving: Saving) -> str:
-    """The interval as people read it: `31 % to 62 %`."""
+    """The interval as people read it: `31% to 62%`."""
     return f"{saving.low:.0%} to {saving.high:.0%}"
 
 
@@ -25,7 +25,7 @@ def saving_sentence(proposal: Proposal) -> str:
     return (
         f"{expected} of {format_usd(saving.monthly_cost_micro_usd)} in 30 days "
         f"({saving.expected:.0%}); between {low} and {high} "
-        f"{'' if too_narrow else 'in 80 % of the cases '}({percent_range(saving)})"
+        f"{'' if too_narrow else 'in 80% of the cases '}({percent_range(saving)})"
     )
 
 

@@ -16,7 +16,7 @@ from gpu_core.decisions.optimization.proposals.interruption_model import (
 Indices = NDArray[np.intp]
 
 SIMULATIONS = 200
-"""Of each run of a deployment with a change: the standard error of its GPU-hours is 1 % for 50 runs
+"""Of each run of a deployment with a change: the standard error of its GPU-hours is 1% for 50 runs
 whose times vary by their mean."""
 
 

@@ -7,11 +7,11 @@ from gpu_core.decisions.optimization.experiments.repeats import t_quantile
 from gpu_core.decisions.optimization.proposals.interruption_model import Numbers
 
 _HIGH = 0.9
-"""Probability to stay below the upper end: 80 % lie between both ends."""
+"""Probability to stay below the upper end: 80% lie between both ends."""
 
 
 class Predicted(NamedTuple):
-    """The mean of the weeks to come, and the ends of the interval that holds it in 80 %."""
+    """The mean of the weeks to come, and the ends of the interval that holds it in 80%."""
 
     low: Numbers
     expected: Numbers

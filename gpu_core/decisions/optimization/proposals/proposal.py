@@ -25,10 +25,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """A saving in money and as a part of the cost, with the interval that holds it in 80 %."""
+    """A saving in money and as a part of the cost, with the interval that holds it in 80%."""
 
     low: float
-    """Of the cost for the same work: 0.1 is 10 %."""
+    """Of the cost for the same work: 0.1 is 10%."""
     expected: float
     high: float
     monthly_cost_micro_usd: int

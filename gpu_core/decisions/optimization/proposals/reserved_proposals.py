@@ -148,7 +148,7 @@ def _proposal(days: MachineDays, pool: str, period: Period) -> Proposal | None:
 
 
 def _committed(days: MachineDays, period: Period) -> int:
-    """For how many machines does a commitment pay off in 90 % of the cases?"""
+    """For how many machines does a commitment pay off in 90% of the cases?"""
     pays_off = predicted_mean(_by_week(days.gains), _future_weeks(period)).low > 0
     # Of the first, second, … machine each is there for at most as long as the one before it.
     return int(np.argmin(pays_off)) if not pays_off.all() else pays_off.size

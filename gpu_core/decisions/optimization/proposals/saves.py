@@ -18,7 +18,7 @@ from gpu_core.decisions.optimization.proposals.run_facts import (
 LEAST_RUNS = 10
 """With measured saves: fewer say little about the next ones."""
 LEAST_BREAKS = 5
-"""Attempts that ended before their run: from fewer the 80 % interval of their rate spans more than
+"""Attempts that ended before their run: from fewer the 80% interval of their rate spans more than
 a factor of three (Jeffreys)."""
 
 _LONGEST_NOTICE_S = 120.0

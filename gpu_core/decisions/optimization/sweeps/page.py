@@ -25,7 +25,7 @@ _WORDS = {
     SweepStep.WAIT: "not started",
 }
 
-_SIMULATED_LOSSES = "13 to 36 %"
+_SIMULATED_LOSSES = "13 to 36%"
 """Of 400 sweeps of 27 runs with known curves each (`python -m benchmarks.sweeps`, 2026-11-27)."""
 
 

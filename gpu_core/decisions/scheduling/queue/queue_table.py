@@ -121,7 +121,7 @@ def _expected(entry: QueueTableEntry) -> str:
     )
     parts = [] if start is None else [f"{start:%H:%M}"]
     if low is not None and high is not None:
-        parts.append(f"(80 %: {low:%H:%M} to {high:%H:%M})")
+        parts.append(f"(80%: {low:%H:%M} to {high:%H:%M})")
     return " ".join(parts) or "unknown"
 
 

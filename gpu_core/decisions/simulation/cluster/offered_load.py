@@ -38,7 +38,7 @@ def offer(shapes: Iterable[Shape], gpus: int, place: Placer) -> OfferedLoad:
     """How much is allocated when these requests come one after the other?
 
     One that fits nowhere when it comes is lost; none ends, none moves. The protocol of FGD (Weng
-    et al., ATC 2023), which offers 130 % of the cluster.
+    et al., ATC 2023), which offers 130% of the cluster.
 
     Args:
         gpus: GPUs of the cluster, at least 1.

@@ -34,7 +34,7 @@ class Fitting:
             return f"Shortest mean wait: {alternatives(self.policies)}, {wait}."
         return (
             f"Shortest mean wait, with jobs over {GANG_OVER_GPUS} GPUs at most "
-            f"{(MOST_GANG_WAIT - 1) * 100:.0f} % later (p95) than under '{self.reference}': "
+            f"{(MOST_GANG_WAIT - 1) * 100:.0f}% later (p95) than under '{self.reference}': "
             f"{alternatives(self.policies)}, {wait}."
         )
 

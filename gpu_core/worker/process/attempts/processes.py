@@ -30,7 +30,7 @@ PROGRAMS = Path(__file__).parent
 _LAUNCHER = PROGRAMS / "launcher.py"
 _OUTPUT = "output.log"
 
-# A process that is becoming another program shows no environment for a moment (30 % of the looks at
+# A process that is becoming another program shows no environment for a moment (30% of the looks at
 # one that does nothing else, Linux 6.18). Kernel threads and some servers never show one.
 _LOOKS = 3
 _BETWEEN_LOOKS_S = 0.005

@@ -219,7 +219,7 @@ def test_an_old_driver_gives_what_it_knows(machine, old_driver):
     ("field", "value", "name"),
     [
         pytest.param("utilization", 4294967295, "utilization_ratio", id="NVML's 32-bit blank"),
-        pytest.param("utilization", 101, "utilization_ratio", id="over 100 %"),
+        pytest.param("utilization", 101, "utilization_ratio", id="over 100%"),
         pytest.param("energy", -1, "energy_j", id="NVML's 64-bit blank"),
         pytest.param("energy", 9223372036854775794, "energy_j", id="DCGM's blank"),
         pytest.param("temperature", 255, "temperature_c", id="a temperature no GPU has"),

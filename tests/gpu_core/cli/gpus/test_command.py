@@ -123,7 +123,7 @@ def test_the_last_minutes_of_gpus_are_shown(tmp_path, capsys):
     head, row = capsys.readouterr().out.splitlines()
     assert head.split("  ")[0] == "Minute (UTC)"
     assert row.split() == [
-        *(f"{minute:%Y-%m-%d}", f"{minute:%H:%M}", "50", "%", "93", "%", "–"),
+        *(f"{minute:%Y-%m-%d}", f"{minute:%H:%M}", "50%", "93%", "–"),
         *("40.0", "GiB", "–", "10.0", "Wh", "GPU-aaaa"),
     ]
     assert main(["gpus", "history", "GPU-aaaa", "--json", "--ledger", url]) == 0

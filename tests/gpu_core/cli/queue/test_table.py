@@ -114,8 +114,8 @@ def test_who_waits_why_how_long_and_what_would_help():
     [
         pytest.param((None, None, None), "unknown", id="no estimate"),
         pytest.param((30, None, None), "30m 00s", id="the planner knows"),
-        pytest.param((30, 10, 90), "30m 00s (80 %: 10m 00s to 1h 30m)", id="with its interval"),
-        pytest.param((-5, -9, 20), "0s (80 %: 0s to 20m 00s)", id="at any moment"),
+        pytest.param((30, 10, 90), "30m 00s (80%: 10m 00s to 1h 30m)", id="with its interval"),
+        pytest.param((-5, -9, 20), "0s (80%: 0s to 20m 00s)", id="at any moment"),
     ],
 )
 def test_the_expected_start_is_counted_from_now(minutes, want):

@@ -28,7 +28,7 @@ def test_each_attempt_with_gpus_has_a_row():
     table = table_of((measured,), None)
     rows = list(zip(*(column.cells for column in table.columns), strict=True))
     assert [row[1:] for row in rows] == [
-        ("1", "1", "1h 00m", "90 %", "97 %", "100 %", "10.0 Wh"),
+        ("1", "1", "1h 00m", "90%", "97%", "100%", "10.0 Wh"),
         ("2", "1", "1h 00m", "–", "–", "–", "–"),
     ]
     assert table.caption is None

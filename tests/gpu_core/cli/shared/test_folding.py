@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from gpu_core.cli.shared.folding import fold, fold_list, isolated, phrases
 
 UNITS = [
-    "95 %",
+    "95%",
     "3 GPUs",
     "10m 00s",
     "1h 05m",

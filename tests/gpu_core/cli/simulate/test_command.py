@@ -218,7 +218,7 @@ def test_pods_in_an_order_of_their_own(tmp_path: Path, capsys: pytest.CaptureFix
     assert [column["policy"] for column in columns] == ["fragmentation-aware", "greedy"]
     assert [column["offering"]["allocated_percent"] for column in columns] == [75, 75]
     assert main(["simulate", *options]) == 0
-    assert "75.00 %" in capsys.readouterr().out
+    assert "75.00%" in capsys.readouterr().out
 
 
 def test_an_order_without_effect_is_refused(

@@ -20,7 +20,7 @@ def error_of(catalog, key):
 @pytest.mark.parametrize(
     ("row", "want"),
     [
-        pytest.param({"on_demand": 10.0, "spot": {"a": 0.5}}, None, id="5 % of on-demand"),
+        pytest.param({"on_demand": 10.0, "spot": {"a": 0.5}}, None, id="5% of on-demand"),
         pytest.param({"on_demand": 10.0, "spot": {"a": 0.49}}, "$0.5000 to $20.00", id="under"),
         pytest.param(
             {"on_demand": None, "spot": {"a": 0.1, "b": 3.0, "c": 3.0}},

@@ -39,7 +39,7 @@ def test_the_published_optima(stall_s: float, want_s: float) -> None:
 
 @given(st.floats(0.01, 5000), st.floats(100, 1e6))
 def test_daly_is_near_the_exact_optimum(stall_s: float, mean_life_s: float) -> None:
-    """Within 1 % of the least expected time wherever a save is under a sixth of a life."""
+    """Within 1% of the least expected time wherever a save is under a sixth of a life."""
 
     def time_per_work(interval_s: float) -> float:
         return mean_life_s * math.expm1((interval_s + stall_s) / mean_life_s) / interval_s

@@ -49,7 +49,7 @@ lives = st.floats(1200, 1e6)
 
 @given(save_s=saves, life_s=lives)
 def test_no_other_interval_is_much_better(save_s, life_s):
-    """Daly's interval is within 1 % of the best of a wide grid."""
+    """Daly's interval is within 1% of the best of a wide grid."""
 
     def overhead(tau):
         return life_s * math.expm1((tau + save_s) / life_s) / tau

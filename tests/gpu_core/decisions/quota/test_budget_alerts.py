@@ -44,10 +44,10 @@ def test_each_mark_is_reported_once_in_a_period(usd, sent, want):
 
 def test_the_message_has_the_numbers_the_forecast_and_what_follows():
     (alert,) = alerts(100)
-    assert alert.subject == "Budget vision: 100 % used"
+    assert alert.subject == "Budget vision: 100% used"
     assert alert.body == (
         "Team vision has used $100.00 of $100.00 in this month, which ends 2026-05-01 00:00 UTC. "
-        "At the current rate, the usage will reach $200.00 (200 %). New runs in this budget "
+        "At the current rate, the usage will reach $200.00 (200%). New runs in this budget "
         "do not start until the period ends."
     )
     (soft,) = alerts(100, mode="soft")
@@ -102,5 +102,5 @@ def test_a_budget_that_has_stopped_its_runs_is_reported_as_at_its_limit():
     usage = PastUsage(micro_usd_by_budget={"vision": 99_000_000})
     assert [a.marks for a in due_alerts(policy, usage, {mark(80)}, MIDDLE)] == []
     (alert,) = due_alerts(policy, usage, {mark(80)}, MIDDLE, stopped={"vision"})
-    assert (alert.marks, alert.subject) == ((mark(100),), "Budget vision: 99 % used")
+    assert (alert.marks, alert.subject) == ((mark(100),), "Budget vision: 99% used")
     assert "Active runs save, stop" in alert.body

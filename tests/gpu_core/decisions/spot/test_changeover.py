@@ -143,7 +143,7 @@ def test_what_is_measured_is_never_less_than_what_was_lost(runs):
         pytest.param([3, 3], 12, id="two: the policy's"),
         pytest.param([14, 18, 16], 22.5, id="three: a quarter more than the largest"),
         pytest.param([8] * 9, 8.8, id="nine: a tenth more"),
-        pytest.param(list(range(1, 20)), 19, id="19: the largest is the 95 % quantile"),
+        pytest.param(list(range(1, 20)), 19, id="19: the largest is the 95% quantile"),
         pytest.param(list(range(1, 100)), 95, id="99: the 95th"),
         pytest.param([0.1] * 5, 1, id="never below the time between two looks"),
     ],

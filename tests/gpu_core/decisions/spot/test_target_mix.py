@@ -10,8 +10,8 @@ from gpu_core.decisions.spot.target_mix import choose_for_mix
 @pytest.mark.parametrize(
     ("spot", "on_demand", "own", "target", "want"),
     [
-        pytest.param(0, 0, 1, 0.7, "spot", id="the first of 70 %"),
-        pytest.param(0, 0, 1, 0.3, "on-demand", id="the first of 30 %"),
+        pytest.param(0, 0, 1, 0.7, "spot", id="the first of 70%"),
+        pytest.param(0, 0, 1, 0.3, "on-demand", id="the first of 30%"),
         pytest.param(7, 2, 1, 0.7, "on-demand", id="7 of 9: on-demand makes it 7 of 10"),
         pytest.param(6, 3, 1, 0.7, "spot", id="6 of 9: spot makes it 7 of 10"),
         pytest.param(5, 5, 100, 0.0, "on-demand", id="no spot"),

@@ -1,7 +1,7 @@
 """Idle runs among generated ones: who waits is never flagged, who holds GPUs for nothing always.
 
 The serving pods follow what is published of Alibaba's cluster-trace-v2026-GenAI: 143 pods over 22.8
-hours, a mean duty of 7 % in bursts, two thirds of the samples at 0.
+hours, a mean duty of 7% in bursts, two thirds of the samples at 0.
 """
 
 import random
@@ -91,7 +91,7 @@ class Watched:
 
     is_flagged: bool
     is_under_threshold: bool
-    """The plain threshold flags it: at most 1 % in each of 30 minutes in a row."""
+    """The plain threshold flags it: at most 1% in each of 30 minutes in a row."""
     mean_duty: float
 
 

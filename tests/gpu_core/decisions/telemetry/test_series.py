@@ -27,7 +27,7 @@ def only(*found):
     ("name", "value", "want"),
     [
         pytest.param("DCGM_FI_DEV_GPU_UTIL", 100, 1.0, id="the highest percentage"),
-        pytest.param("DCGM_FI_DEV_GPU_UTIL", 101, None, id="over 100 %"),
+        pytest.param("DCGM_FI_DEV_GPU_UTIL", 101, None, id="over 100%"),
         pytest.param("DCGM_FI_DEV_GPU_UTIL_RATIO", 1, 1.0, id="the highest ratio"),
         pytest.param("DCGM_FI_DEV_GPU_UTIL_RATIO", 93, None, id="a percentage named as a ratio"),
         pytest.param("DCGM_FI_DEV_GPU_UTIL", 9223372036854775794, None, id="not supported"),

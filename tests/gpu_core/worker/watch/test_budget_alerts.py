@@ -113,7 +113,7 @@ def test_workers_of_several_machines_report_a_mark_once(
 
     with Ledger.open(ledger_url) as ledger:
         anyio.run(two_workers)
-    assert [message["subject"] for message in got] == ["Budget pool: 85 % used"]
+    assert [message["subject"] for message in got] == ["Budget pool: 85% used"]
 
 
 def test_a_mark_is_reported_once_over_restarts(ledger_url: str, webhook) -> None:
@@ -122,10 +122,10 @@ def test_a_mark_is_reported_once_over_restarts(ledger_url: str, webhook) -> None
         with Ledger.open(ledger_url) as ledger:
             check(ledger, url, *amounts)
     assert [message["subject"] for message in got] == [
-        "Budget pool: 85 % used",
-        "Budget pool: 101 % used",
+        "Budget pool: 85% used",
+        "Budget pool: 101% used",
     ]
-    assert "At the current rate, the usage will reach $170.00 (170 %)." in got[0]["body"]
+    assert "At the current rate, the usage will reach $170.00 (170%)." in got[0]["body"]
     assert got[1]["body"].endswith("Runs can still start because the budget is soft.")
 
 

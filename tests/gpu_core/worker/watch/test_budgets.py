@@ -60,7 +60,7 @@ def stopped(ledger, taken, hours, **capacity):
 
 
 def test_it_is_warned_once_and_then_stopped(ledger, caplog):
-    """At 80 % of what all its attempts may cost, and before the next look would overspend."""
+    """At 80% of what all its attempts may cost, and before the next look would overspend."""
     with caplog.at_level(logging.WARNING, "prefect.flow_runs.gpu"):
         assert stopped(ledger, running(), [1.9, 2, 2.5, 2.99]) == [False, False, False, True]
     warned = [record.getMessage() for record in caplog.records]

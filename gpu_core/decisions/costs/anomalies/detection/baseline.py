@@ -14,7 +14,7 @@ from gpu_core.decisions.costs.anomalies.detection.rhythm import Rhythm
 Floats = NDArray[np.float64]
 
 LEAST_SCALE = 0.05
-"""Costs that vary by less than 5 % are taken to vary by 5 %: less is worth no attention."""
+"""Costs that vary by less than 5% are taken to vary by 5%: less is worth no attention."""
 _NORMAL_MAD = 1.4826
 """A normal distribution's standard deviation as a multiple of its median absolute deviation."""
 _CORE = 3.0

@@ -37,7 +37,7 @@ def runs_behind(
         costs: That day and its history.
         history: The days whose mean is usual, at least one.
         excess_micro_usd: What the day cost too much.
-        following: None: until 80 % are explained, at most five runs.
+        following: None: until 80% are explained, at most five runs.
     """
     limits = following or Following()
     usual = _by_source([cost for past in history for cost in costs.get(past, ())])

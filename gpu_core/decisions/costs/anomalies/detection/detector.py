@@ -21,7 +21,7 @@ from gpu_core.decisions.costs.anomalies.detection.rhythm import DAILY, Rhythm
 from gpu_core.decisions.model.errors import InvalidInput
 
 LEAST_PERCENT = 20
-"""A point within 20 % of what was expected is not worth an alert, however steady its series is."""
+"""A point within 20% of what was expected is not worth an alert, however steady its series is."""
 LEAST_SHIFT_PERCENT = 10
 """The same for a level that lasts."""
 

@@ -18,7 +18,7 @@ class ComparisonRule(StrEnum):
     SEASONAL = "seasonal"
     """The same weekdays before it, at the present level, and how far days usually are from that."""
     ROLLING_MEAN = "rolling-mean"
-    """The mean of the 7 days before it: 20 % over that is unusual."""
+    """The mean of the 7 days before it: 20% over that is unusual."""
 
 
 class AnomalyVerdict(StrEnum):
@@ -80,7 +80,7 @@ class Judgement:
 
 
 def describe_change(cost_micro_usd: int, expected_micro_usd: int) -> str:
-    """The comparison of a cost with what was expected, in words: `35 % over`."""
+    """The comparison of a cost with what was expected, in words: `35% over`."""
     if cost_micro_usd == expected_micro_usd:
         return "as expected"
     if expected_micro_usd == 0:
@@ -88,4 +88,4 @@ def describe_change(cost_micro_usd: int, expected_micro_usd: int) -> str:
     percent = abs(Fraction(100 * (cost_micro_usd - expected_micro_usd), expected_micro_usd))
     if percent < 1:
         return "as expected"
-    return f"{percent.__floor__():,} % {'over' if cost_micro_usd > expected_micro_usd else 'under'}"
+    return f"{percent.__floor__():,}% {'over' if cost_micro_usd > expected_micro_usd else 'under'}"

@@ -1,6 +1,6 @@
-"""The plain rule: a day is unusual when it is over 20 % dearer than the mean of the 7 days before.
+"""The plain rule: a day is unusual when it is over 20% dearer than the mean of the 7 days before.
 
-It expects the same of every weekday. Where weekends cost less than 41.7 % of weekdays it flags all
+It expects the same of every weekday. Where weekends cost less than 41.7% of weekdays it flags all
 five weekdays of every week: a weekday over the mean is then 7 / (5 + 2 × 0.417) = 1.2.
 """
 
@@ -68,7 +68,7 @@ def judge_by_mean(
         day: The day to judge.
         costs: That day and the days before it. Give twice `history_days`, so that a history that
             begins with days of rest is seen to be long enough.
-        thresholds: None: 20 % over the mean of 7 days.
+        thresholds: None: 20% over the mean of 7 days.
         now: Attempts that hold their GPUs are costed up to here; None: to the day's end.
     """
     limits = thresholds or Thresholds()

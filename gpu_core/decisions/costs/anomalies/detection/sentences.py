@@ -27,7 +27,7 @@ def describe_anomaly(
     since: date,
     day: date,
 ) -> str:
-    """`Daily cost spike: expected $40, actual $55 (37 % over); 6.2 standard deviations ...`"""
+    """`Daily cost spike: expected $40, actual $55 (37% over); 6.2 standard deviations ...`"""
     above = "above" if sigmas >= 0 else "below"
     days = (day - since).days + 1
     lasting = f"; since {since.isoformat()} ({count(days, 'day')})" if days > 1 else ""

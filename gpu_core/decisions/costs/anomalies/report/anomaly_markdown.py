@@ -18,7 +18,7 @@ from gpu_core.decisions.model.units import count, format_usd
 
 MOST_ROWS = 3
 _NAMED_PERCENT = 5
-"""A contribution of less than 5 % of the excess is not worth a row of its own."""
+"""A contribution of less than 5% of the excess is not worth a row of its own."""
 _MOST_OF_IT_PERCENT = 50
 
 
@@ -80,7 +80,7 @@ def _why(why: Decomposition) -> str:
 
 
 def _where(why: Decomposition) -> list[str]:
-    places = [f"{escaped(str(scope))} ({percent} %)" for scope, percent in where_most(why)]
+    places = [f"{escaped(str(scope))} ({percent}%)" for scope, percent in where_most(why)]
     return [f"Where: {', '.join(places)}."] if places else []
 
 

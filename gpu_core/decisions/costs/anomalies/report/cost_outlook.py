@@ -37,7 +37,7 @@ def _week(day: date, first: date, costs: DailyCosts) -> list[str]:
         return [f"The last 7 days cost {format_usd(last)}, the 7 days before nothing."]
     percent = round(Fraction(100 * (last - before), before))
     change = (
-        f"{abs(percent)} % {'more' if percent > 0 else 'less'} than" if percent else "as much as"
+        f"{abs(percent)}% {'more' if percent > 0 else 'less'} than" if percent else "as much as"
     )
     return [
         f"The last 7 days cost {format_usd(last)}, {change} the 7 days before "

@@ -1,6 +1,6 @@
 """The cost of GPUs while nothing ran on them, by run and team: the parts add up to the cost.
 
-An attempt's idle part is the part of its samples with a utilisation under 5 %, over all its GPUs.
+An attempt's idle part is the part of its samples with a utilisation under 5%, over all its GPUs.
 It is known when the attempt has ended; an attempt that was not sampled, or on virtual GPUs, is
 unmeasured, which is never the same as used.
 """

@@ -30,7 +30,7 @@ PCIE_GB_PER_S = 32.0
 
 _OTHER_GPU_TYPE_FACTOR = 1.3
 """How far the utilisation of one GPU type is thought to be from that of another, either way.
-Careful methods are 12 % off (Habitat, Yu et al. 2021); this is a crude one."""
+Careful methods are 12% off (Habitat, Yu et al. 2021); this is a crude one."""
 
 
 class Basis(StrEnum):
@@ -87,8 +87,8 @@ class ObservedThroughput:
     """Tokens, prompts or images per second, as the job counts them; one number for each run."""
 
 
-# Low, likely, high. Full training: 46 % for PaLM (Chowdhery et al. 2022, table 3), 44 to 52 % for
-# Megatron-LM (Narayanan et al. 2021, table 1), with 30 % below for less polished code. The others
+# Low, likely, high. Full training: 46% for PaLM (Chowdhery et al. 2022, table 3), 44 to 52% for
+# Megatron-LM (Narayanan et al. 2021, table 1), with 30% below for less polished code. The others
 # are estimates of ours: adapters make matrices small, 4-bit weights are unpacked first, and
 # images often wait for their decoding on the CPU.
 _PRIORS = {
@@ -99,7 +99,7 @@ _PRIORS = {
 }
 _VISION_PRIORS = {True: (0.15, 0.30, 0.45), False: (0.05, 0.20, 0.40)}
 # Speech is written token by token: Whisper large-v3 in batches of 24 transcribes 92 s of audio in
-# each second on an A100, 2.3 % of its peak (README of insanely-fast-whisper, 2024).
+# each second on an A100, 2.3% of its peak (README of insanely-fast-whisper, 2024).
 _SPEECH_PRIORS = {True: (0.10, 0.20, 0.35), False: (0.01, 0.023, 0.08)}
 # Each step of diffusion is one large batch of convolutions and attention, without decoding.
 _DIFFUSION_PRIORS = {True: (0.15, 0.30, 0.45), False: (0.20, 0.35, 0.50)}
@@ -200,7 +200,7 @@ def learned(
 
 
 def _spread(values: Sequence[float]) -> tuple[float, float, float]:
-    """10 %, half and 90 % of the values; one alone stands for all three."""
+    """10%, half and 90% of the values; one alone stands for all three."""
     if len(values) == 1:
         return values[0], values[0], values[0]
     tenths = quantiles(values, n=10, method="inclusive")

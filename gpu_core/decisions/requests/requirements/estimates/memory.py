@@ -31,7 +31,7 @@ _OPTIMIZER_STATE_BYTES = {
     Optimizer.SGD: 0,
 }
 
-# Over the weights, for the buffers of inference ("Transformer Math 101": up to 20 %).
+# Over the weights, for the buffers of inference ("Transformer Math 101": up to 20%).
 _INFERENCE_OVERHEAD = 0.2
 
 # Of one logit in training: 2 bytes as computed, 4 as the loss takes it.
@@ -98,7 +98,7 @@ def trained_parameters(job: Job) -> int:
         case Method.INFERENCE:
             return 0
         case _ if shape is None:
-            # A vision model has no such layers; adapters are about 1 % of it (Hu et al. 2021).
+            # A vision model has no such layers; adapters are about 1% of it (Hu et al. 2021).
             return job.model.parameters // 100
         case _:
             return job.lora_rank * 19 * shape.hidden * shape.layers

@@ -42,8 +42,8 @@ def month(now: CostReport, before: CostReport, *, is_over: bool = True) -> str:
 @pytest.mark.parametrize(
     ("before", "want"),
     [
-        pytest.param(80.0, ", 25 % more than in the month before ($80.00).", id="more"),
-        pytest.param(200.0, ", 50 % less than in the month before ($200.00).", id="less"),
+        pytest.param(80.0, ", 25% more than in the month before ($80.00).", id="more"),
+        pytest.param(200.0, ", 50% less than in the month before ($200.00).", id="less"),
         pytest.param(100.0, ", as much as in the month before ($100.00).", id="the same"),
         pytest.param(0.0, "in 1 run.", id="nothing before"),
     ],

@@ -93,7 +93,7 @@ def test_what_the_gpus_did_stands_with_each_attempt_and_in_the_total() -> None:
     page = attempts_markdown(attempts)
     assert "| Attempt | Utilisation | Energy |" in page
     cells = [[cell.strip() for cell in row.split("|")[2:4]] for row in tables_of(page)[2]]
-    assert cells == [["90 %", "2.0 Wh"], ["10 %", "1.0 Wh"], ["–", "–"], ["70 %", "3.0 Wh"]]
+    assert cells == [["90%", "2.0 Wh"], ["10%", "1.0 Wh"], ["–", "–"], ["70%", "3.0 Wh"]]
     assert "simulated" not in page
 
 

@@ -99,7 +99,7 @@ def test_the_curve_falls_and_holds_all_time(edges: list[tuple[int, int]]) -> Non
 @pytest.mark.parametrize(
     ("curve", "want"),
     [
-        pytest.param((100, 70, 60, 10), (2, Fraction(40 + 10)), id="over 60 % of the time"),
+        pytest.param((100, 70, 60, 10), (2, Fraction(40 + 10)), id="over 60% of the time"),
         pytest.param((60,), (0, Fraction(0)), id="exactly the break-even saves nothing"),
         pytest.param((), (0, Fraction(0)), id="no machine"),
     ],

@@ -69,7 +69,7 @@ def test_the_time_used_costs_what_the_batch_alone_costs() -> None:
     assert of_4.marginal_usd_per_1k is not None
     assert of_4.usd_per_1k is not None
     assert of_4.marginal_usd_per_1k[0] == pytest.approx(0.005)
-    # The whole device: interactive requests use 30 % of it.
+    # The whole device: interactive requests use 30% of it.
     assert of_4.usd_per_1k[0] == pytest.approx(0.005 / 0.7, rel=0.1)
     assert found.policies[0].usd_per_1k is None
 

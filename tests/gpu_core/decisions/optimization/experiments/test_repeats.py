@@ -81,7 +81,7 @@ def test_among_equals_a_winner_is_rare_and_a_clear_one_is_found() -> None:
         false_winners += len(leaders(equal)) == 1
         better = equal | {"0": rng.normal(0.5, 0.1, 5).tolist()}
         found_winners += leaders(better) == ("0",)
-    # 5 % are permitted; 400 rounds at 5 % exceed 34 in 1 of 1,000 series (binomial).
+    # 5% are permitted; 400 rounds at 5% exceed 34 in 1 of 1,000 series (binomial).
     assert false_winners <= 34
     assert found_winners >= 0.9 * rounds
 

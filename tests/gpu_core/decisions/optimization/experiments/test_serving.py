@@ -120,7 +120,7 @@ def test_arrivals_have_the_rate_and_their_seed() -> None:
     assert arrivals_s == poisson_arrivals(50.0, 20_000, seed=1)
     assert arrivals_s != poisson_arrivals(50.0, 20_000, seed=2)
     assert list(arrivals_s) == sorted(arrivals_s)
-    # 20,000 gaps: the standard error of their mean is 0.7 %.
+    # 20,000 gaps: the standard error of their mean is 0.7%.
     assert arrivals_s[-1] / 20_000 == pytest.approx(1 / 50, rel=0.03)
 
 

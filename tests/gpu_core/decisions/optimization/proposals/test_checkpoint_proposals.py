@@ -197,5 +197,5 @@ def test_the_interval_is_as_wide_as_chance_makes_the_cost_of_the_period():
         costs.append(sum(f.cost_micro_usd for f in facts) / sum(f.useful_gpu_h for f in facts))
     chance = np.std(costs, ddof=1) / np.mean(costs)
     saving = drafted(history(RARE)).proposal.saving
-    # 80 % of a normal distribution lie within 1.28 deviations, which twenty costs give to 16 %.
+    # 80% of a normal distribution lie within 1.28 deviations, which twenty costs give to 16%.
     assert saving.high - saving.low > 0.7 * 2 * 1.28 * chance * (1 - saving.expected)

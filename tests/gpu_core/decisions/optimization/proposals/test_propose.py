@@ -58,7 +58,7 @@ def test_spot_is_proposed_where_others_show_its_price_and_its_interruptions():
     assert (proposal.kind, proposal.deployment) == (ProposalKind.SPOT, "train/gpu")
     assert proposal.job_variables == {"capacity_type": "spot"}
     saving = proposal.saving
-    # 60 % by the price; an hour of work is interrupted in 5 % of the cases, and started again.
+    # 60% by the price; an hour of work is interrupted in 5% of the cases, and started again.
     assert 0.5 < saving.low < saving.expected < saving.high < 0.6
     assert "None of its attempts saved a checkpoint" in "\n".join(proposal.evidence)
     assert "Spot costs 40% of on-demand (the prices that runs paid)." in proposal.evidence
@@ -247,7 +247,7 @@ def test_an_interval_that_is_too_narrow_promises_no_probability(kind):
     (proposal,) = ask(history(WORK, ON_SPOT)).proposals
     page = "\n".join(proposal_lines(replace(proposal, kind=kind)))
     held = {ProposalKind.GPU_COUNT: "19 of 28"}
-    assert ("in 80 % of the cases" in page) == (kind not in held)
+    assert ("in 80% of the cases" in page) == (kind not in held)
     assert ("too narrow" in page) == (kind in held)
     assert held.get(kind, "") in page
 

@@ -40,7 +40,7 @@ def verdict(work, history_seed, seed):
     ],
 )
 def test_the_seed_does_not_decide_whether_a_saving_is_shown(name, history_seed):
-    """One simulation of the month was within 2 % with some seeds and not with others."""
+    """One simulation of the month was within 2% with some seeds and not with others."""
     found = [verdict(WORKS[name], history_seed, seed) for seed in range(3)]
     hours = [each.replayed_gpu_hours for each in found]
     error = max(each.gpu_hours_standard_error for each in found)

@@ -24,7 +24,7 @@ PERIOD = Period.before(DAY)
 START, END = PERIOD.window.start, PERIOD.window.end
 USD = 10**6
 BOOK = PriceBook(policy=make_policy(prices={"a100-40gb": {"on-demand": 2.0, "reserved": 1.2}}))
-"""A commitment costs 60 % of on-demand."""
+"""A commitment costs 60% of on-demand."""
 
 
 def machine(name, since, until, **fields):
@@ -63,7 +63,7 @@ def test_machines_that_are_always_there_are_committed_and_others_are_not():
     (proposal,) = proposed([*ALWAYS, *daily("c", 19), *daily("d", 10)])
     assert proposal.kind is ProposalKind.RESERVED
     assert proposal.job_variables == {"reserved machines": 3}
-    # 48 and 19 of 77 hours a day at 16 USD; commitments for three machines cost 60 % of 72.
+    # 48 and 19 of 77 hours a day at 16 USD; commitments for three machines cost 60% of 72.
     true = (67 - 0.6 * 72) / 77
     assert proposal.saving.low < true < proposal.saving.high
     assert "60% of the on-demand price" in proposal.evidence[1]
@@ -101,7 +101,7 @@ def test_weeks_that_differ_leave_the_next_ones_open():
     half = 1.638 * np.std(saved, ddof=1) * np.sqrt(1 / 2 + 1 / 4)
     assert proposal.saving.expected == pytest.approx(np.mean(saved), abs=1e-4)
     assert proposal.saving.low == pytest.approx(np.mean(saved) - half, abs=1e-4)
-    # No more than 40 % can be saved, where all machines are always there.
+    # No more than 40% can be saved, where all machines are always there.
     assert proposal.saving.high == pytest.approx(0.4)
 
 

@@ -2,7 +2,7 @@
 
 Assumptions, none of which is fitted to an outcome: what a run needs is e^|z| times what it had, z
 normal with a deviation of 0.5 (the median needs 1.4 times as much, one of 180 over 4 times). Of the
-need of a GPU, 10 to 60 % do not depend on the micro-batch; three of ten flows do not ask for it.
+need of a GPU, 10 to 60% do not depend on the micro-batch; three of ten flows do not ask for it.
 The policy of each run is drawn: which larger types it allows, and how much more they may cost. So
 some runs need more than they may get, and no scheduler lets them complete: they are counted apart,
 by the most that their policy allows.

@@ -90,7 +90,7 @@ def test_every_forecast_is_an_interval_from_now_on(
 
 
 def test_covers_what_it_says_when_waits_go_on_as_before() -> None:
-    """Log-normal waits around a hidden rule; tails of 8 % each leave 84 %."""
+    """Log-normal waits around a hidden rule; tails of 8% each leave 84%."""
     rng = random.Random(1)
     forecaster, hits, asked = StartForecaster(), 0, 0
     for _ in range(2_000):

@@ -77,7 +77,7 @@ def busy(gpus: int, node: str = "n1") -> Any:
             {"nodes": (make_node(),), "allocations": (busy(7),), "pending": (waiting(for_s=1),)},
             ("utilisation",),
             1,
-            id="over 80 % in use",
+            id="over 80% in use",
         ),
         pytest.param(
             {"nodes": (make_node(),), "allocations": (busy(8),)}, None, 0, id="full, none waits"

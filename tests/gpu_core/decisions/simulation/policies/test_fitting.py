@@ -87,7 +87,7 @@ def test_the_sentence_names_the_policy_its_wait_and_the_condition():
     found = fitting({"fifo": replayed(600, 100), "auto": replayed(400, 110)})
     assert found is not None
     assert found.text == (
-        "Shortest mean wait, with jobs over 8 GPUs at most 10 % later (p95) than under 'fifo': "
+        "Shortest mean wait, with jobs over 8 GPUs at most 10% later (p95) than under 'fifo': "
         "'auto', 6m 40s."
     )
 

@@ -191,7 +191,7 @@ def test_the_papers_table_3(table_3: StrategyComparison) -> None:
 
 
 def test_the_optimum_of_another_measurement(table_3: StrategyComparison) -> None:
-    """.6317, at starts with which spot was up for 55.3 % of the time; its spread is as here."""
+    """.6317, at starts with which spot was up for 55.3% of the time; its spread is as here."""
     errors = table_3.optimum_errors
     there = table_3.optimum_cost + errors.by_spot_up * (0.553 - table_3.spot_up)
     assert there == pytest.approx(0.6317, rel=0.01)

@@ -40,7 +40,7 @@ def flagged(points: Sequence[JudgedPoint]) -> dict[int, AnomalyKind]:
         pytest.param(72, 2.0, AnomalyKind.SPIKE, id="a weekday that costs twice as much"),
         pytest.param(75, 2.5, AnomalyKind.SPIKE, id="a Saturday that costs as much as a weekday"),
         pytest.param(72, 0.4, AnomalyKind.DROP, id="a weekday that costs as little as a Saturday"),
-        pytest.param(72, 1.2, None, id="20 % are not worth an alert in the steadiest series"),
+        pytest.param(72, 1.2, None, id="20% are not worth an alert in the steadiest series"),
         pytest.param(72, 1.0, None, id="an ordinary weekday"),
     ],
 )

@@ -44,7 +44,7 @@ def judge_total(costs: dict[date, list[RunCost]], **thresholds: int) -> Judgemen
 @pytest.mark.parametrize(
     ("usd", "want"),
     [
-        pytest.param(120, AnomalyVerdict.USUAL, id="exactly 20 % over the mean is still usual"),
+        pytest.param(120, AnomalyVerdict.USUAL, id="exactly 20% over the mean is still usual"),
         pytest.param(120.000001, AnomalyVerdict.ANOMALY, id="a micro-dollar more is not"),
         pytest.param(0, AnomalyVerdict.USUAL, id="a day without cost is usual"),
     ],
@@ -76,7 +76,7 @@ def test_days_of_rest_count_as_zero_once_the_history_is_long_enough() -> None:
              DAY: [spent(13, DAY)]}  # fmt: skip
     got = judge_total(costs)
     assert (got.verdict, got.expected_micro_usd) == (AnomalyVerdict.ANOMALY, 10_000_000)
-    assert "30 % over (7-day mean $10.00)" in got.summary
+    assert "30% over (7-day mean $10.00)" in got.summary
 
 
 def test_a_single_dear_run_is_named_and_its_ordinary_neighbours_are_not() -> None:

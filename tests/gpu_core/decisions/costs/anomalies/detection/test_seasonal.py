@@ -32,7 +32,7 @@ def judge(day: date = DAY, **usd_of: Sequence[float]) -> dict[str, Judgement]:
 def test_a_spike_is_one_sentence_with_what_was_expected() -> None:
     got = judge(vision=[*STEADY, 55.0])["total"]
     assert got.summary == (
-        "Daily cost spike: expected $40, actual $55 (37 % over); "
+        "Daily cost spike: expected $40, actual $55 (37% over); "
         "6.2 standard deviations above what is usual"
     )
     assert (got.kind, got.since, got.is_new) == (AnomalyKind.SPIKE, DAY, True)
@@ -156,12 +156,12 @@ def test_only_the_anomaly_stands_out_in_the_total_of_the_generated_history() -> 
 @pytest.mark.parametrize(
     ("cost", "expected", "want"),
     [
-        pytest.param(55, 40, "37 % over", id="over, whole percents"),
-        pytest.param(10, 40, "75 % under", id="under"),
+        pytest.param(55, 40, "37% over", id="over, whole percents"),
+        pytest.param(10, 40, "75% under", id="under"),
         pytest.param(1000, 999, "as expected", id="less than a percent"),
         pytest.param(0, 0, "as expected", id="nothing, as expected"),
         pytest.param(5, 0, "nothing was expected", id="no percentage of nothing"),
-        pytest.param(0, 5, "100 % under", id="nothing was spent"),
+        pytest.param(0, 5, "100% under", id="nothing was spent"),
     ],
 )
 def test_a_change_in_words(cost: int, expected: int, want: str) -> None:

@@ -148,13 +148,13 @@ def a_day_of_work(days_before: int) -> Attempt:
         ),
         pytest.param(
             date(2026, 3, 14), 14,
-            "The last 7 days cost $28.00, 300 % more than the 7 days before ($7.00). March "
+            "The last 7 days cost $28.00, 300% more than the 7 days before ($7.00). March "
             "so far: $35.00; at the mean of the last 7 days ($4.00) the whole month costs $103.00.",
             id="two weeks are known",
         ),
         pytest.param(
             date(2026, 3, 31), 31,
-            "The last 7 days cost $28.00, 300 % more than the 7 days before ($7.00). March "
+            "The last 7 days cost $28.00, 300% more than the 7 days before ($7.00). March "
             "cost $52.00.", id="the last day of a month",
         ),
     ],

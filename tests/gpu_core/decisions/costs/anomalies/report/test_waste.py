@@ -66,10 +66,10 @@ def test_the_parts_add_up_to_the_cost(busy, price):
 def test_the_report_names_teams_and_under_used_runs():
     costs = [cost_of(0.1), cost_of(0.9, team="speech", run_id="r2"), cost_of(None, run_id="r3")]
     (section,) = use_section(costs, WINDOW)
-    assert "| vision | $14.40 | $0.7200 | $6.48 | $7.20 | 10 % |" in section
-    assert "| speech | $7.20 | $6.48 | $0.7200 | $0.00 | 90 % |" in section
-    assert "| all teams | $21.60 | $7.20 | $7.20 | $7.20 | 50 % |" in section
-    assert "1 run used their GPUs under 30 %" in section
+    assert "| vision | $14.40 | $0.7200 | $6.48 | $7.20 | 10% |" in section
+    assert "| speech | $7.20 | $6.48 | $0.7200 | $0.00 | 90% |" in section
+    assert "| all teams | $21.60 | $7.20 | $7.20 | $7.20 | 50% |" in section
+    assert "1 run used their GPUs under 30%" in section
     assert section.count("r1") == 2  # its name, and the address of its page
 
 

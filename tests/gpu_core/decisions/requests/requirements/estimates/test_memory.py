@@ -1,4 +1,4 @@
-"""Memory of a job, against published and hand-calculated cases; all within 5 %."""
+"""Memory of a job, against published and hand-calculated cases; all within 5%."""
 
 from dataclasses import replace
 
@@ -125,7 +125,7 @@ def test_activations(job, want_gb):
 
 
 def test_selective_recomputing_saves_seven_tenths_of_gpt_3():
-    """Korthikanti et al. 2022, section 5: for GPT-3 it saves 70 % of the activations."""
+    """Korthikanti et al. 2022, section 5: for GPT-3 it saves 70% of the activations."""
     none = term_bytes(make_job(175.0, recompute=Recompute.NONE), {"activations"})
     selective = term_bytes(make_job(175.0), {"activations"})
     assert 1 - selective / none == pytest.approx(0.70, rel=0.05)
