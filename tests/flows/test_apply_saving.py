@@ -36,14 +36,14 @@ from gpu_core.decisions.optimization.proposals.records import (
     proposed,
 )
 from gpu_core.decisions.optimization.proposals.target import Before, Target
-from tests.gpu_core.decisions.optimization.proposals.test_propose import ON_SPOT, WORK, ask, history
+from tests.gpu_core.decisions.optimization.proposals.test_propose import found_beside_spot
 from tests.support.waiting import wait_for
 
 APPROVE = {"decision": "approve", "name": "ada"}
 DECLINE = {"decision": "decline", "name": "bob"}
 BEFORE = {"gpu_count": 4, "env": {"TOKEN": "secret"}}
 AFTER = BEFORE | {"capacity_type": "spot"}
-FOUND = ask(history(WORK, ON_SPOT)).proposals[0]
+FOUND = found_beside_spot().proposals[0]
 
 
 @dataclass(frozen=True, slots=True)

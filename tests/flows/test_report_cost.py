@@ -37,10 +37,10 @@ from gpu_core.decisions.optimization.proposals.target import Before, Target
 from gpu_core.decisions.optimization.proposals.verification import SavingVerdict, Verification
 from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval
-from tests.gpu_core.decisions.optimization.proposals.test_propose import ON_SPOT, WORK, ask, history
+from tests.gpu_core.decisions.optimization.proposals.test_propose import found_beside_spot
 
 DAY = NOON.date()
-PROPOSED = ask(history(WORK, ON_SPOT)).proposals
+PROPOSED = found_beside_spot().proposals
 UNCHANGED = Target(
     deployment_id="d-1", work_pool=None, work_queue=None, entrypoint=None, job_variables={}
 )

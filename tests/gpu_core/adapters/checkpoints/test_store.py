@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from random import Random
 from typing import ClassVar
 
 import boto3
@@ -19,7 +20,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 # The least that S3 takes as a part that is not the last.
 PART_BYTES = 5 * 1024 * 1024
 # Three parts, with no period that hides a swap.
-LARGE = b"".join(i.to_bytes(4, "big") for i in range(2_800_000))
+LARGE = Random(0).randbytes(11_200_000)
 
 
 class PartRequests:
@@ -335,7 +336,7 @@ def test_a_metadata_service_that_is_busy_is_asked_again(
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
     BusyMetadata.questions.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), BusyMetadata) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         address = f"http://127.0.0.1:{server.server_port}"
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", address)

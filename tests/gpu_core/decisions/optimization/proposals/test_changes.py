@@ -44,13 +44,10 @@ from gpu_core.decisions.optimization.proposals.verification import SavingVerdict
 from gpu_core.decisions.requests.variables.job_variables import parse_request
 from tests.gpu_core.decisions.optimization.proposals.test_propose import (
     NOW,
-    ON_SPOT,
-    WORK,
-    ask,
-    history,
+    found_beside_spot,
 )
 
-PROPOSAL = ask(history(WORK, ON_SPOT)).proposals[0]
+PROPOSAL = found_beside_spot().proposals[0]
 TARGET = Target(
     deployment_id="d-1",
     work_pool="gpu",
@@ -283,7 +280,7 @@ def test_a_declined_change_stays_declined_for_a_quarter(answer, found, is_kept):
 
 
 def test_the_page_says_who_declined_what_and_until_when():
-    page = savings_page(ask(history(WORK, ON_SPOT)), [DECLINED], [], {"spot-2": DECLINED})
+    page = savings_page(found_beside_spot(), [DECLINED], [], {"spot-2": DECLINED})
     decided = DECLINED.decided_at
     assert (
         f"spot-2 was declined by bob on {decided:%Y-%m-%d}, as spot-1. "

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 
 import pytest
 
@@ -52,8 +52,14 @@ def history(*works, seed=1, days=LEARNING_DAYS):
     return [record for work in works for record in made.days(work, FIRST_DAY, days)]
 
 
+@cache
+def found_beside_spot():
+    """What is found where another deployment runs on spot: worked out once for many modules."""
+    return ask(history(WORK, ON_SPOT))
+
+
 def test_spot_is_proposed_where_others_show_its_price_and_its_interruptions():
-    found = ask(history(WORK, ON_SPOT))
+    found = found_beside_spot()
     (proposal,) = found.proposals
     assert (proposal.kind, proposal.deployment) == (ProposalKind.SPOT, "train/gpu")
     assert proposal.job_variables == {"capacity_type": "spot"}
@@ -229,7 +235,7 @@ def test_attempts_that_end_before_they_begin_hold_no_time():
         for number, (run, attempts) in enumerate(history(WORK, ON_SPOT))
     ]
     (proposal,) = ask(records).proposals
-    (usual,) = ask(history(WORK, ON_SPOT)).proposals
+    (usual,) = found_beside_spot().proposals
     assert proposal.saving.expected == pytest.approx(usual.saving.expected, abs=0.03)
 
 
@@ -244,7 +250,7 @@ def test_generated_runs_are_named():
 
 @pytest.mark.parametrize("kind", ProposalKind)
 def test_an_interval_that_is_too_narrow_promises_no_probability(kind):
-    (proposal,) = ask(history(WORK, ON_SPOT)).proposals
+    (proposal,) = found_beside_spot().proposals
     page = "\n".join(proposal_lines(replace(proposal, kind=kind)))
     held = {ProposalKind.GPU_COUNT: "19 of 28"}
     assert ("in 80% of the cases" in page) == (kind not in held)
@@ -253,7 +259,7 @@ def test_an_interval_that_is_too_narrow_promises_no_probability(kind):
 
 
 def test_a_proposal_is_read_back_as_it_was_written():
-    (proposal,) = ask(history(WORK, ON_SPOT)).proposals
+    (proposal,) = found_beside_spot().proposals
     document = to_document(proposal)
     assert from_document(document) == proposal
     with pytest.raises(InvalidInput, match="cannot be read"):

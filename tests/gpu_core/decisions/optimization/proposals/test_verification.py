@@ -20,7 +20,7 @@ from tests.gpu_core.decisions.optimization.proposals.test_propose import (
     ON_SPOT,
     WORK,
     ask,
-    history,
+    found_beside_spot,
 )
 
 LATER = NOW + timedelta(days=60)
@@ -28,7 +28,7 @@ LATER = NOW + timedelta(days=60)
 
 @pytest.fixture(scope="module")
 def proposal():
-    return ask(history(WORK, ON_SPOT)).proposals[0]
+    return found_beside_spot().proposals[0]
 
 
 def facts_after(work, seed=5, days=14):

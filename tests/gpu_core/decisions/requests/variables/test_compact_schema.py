@@ -5,7 +5,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from prefect.server.api import validation
 from prefect.utilities.schema_tools.validation import ValidationError
 from prefect.workers.base import BaseWorker
 
@@ -24,6 +23,9 @@ def long_form(worker: type[BaseWorker[Any, Any, Any]]) -> dict[str, Any]:
 
 def is_allowed(form: dict[str, Any], name: str, value: object) -> bool:
     """Does Prefect's server create a run with this job variable?"""
+    # Takes more than a second to import, and only this function needs it.
+    from prefect.server.api import validation
+
     one = {"type": "object", "properties": {name: form["properties"][name]}}
     check = validation._validate_work_pool_job_variables(
         Mock(), "pool", {"variables": one}, {}, {name: value}, ignore_required=False
