@@ -8,6 +8,7 @@ from tests.support.tiers import (
     Tier,
     left_out_lines,
     tier_of,
+    tiers_below,
     tiers_of_file,
     tiers_of_files,
     why_misplaced,
@@ -86,3 +87,19 @@ def test_each_tier_that_is_left_out_is_named_with_its_command():
 
 def test_nothing_is_said_where_nothing_is_left_out():
     assert left_out_lines(set()) == []
+
+
+def test_a_folder_has_the_tiers_of_all_files_below_it():
+    files = {
+        "cli/cost/test_a.py": frozenset({Tier.QUICK}),
+        "cli/cost/test_b.py": frozenset({Tier.QUICK, Tier.INTEGRATION}),
+        "cli/test_c.py": frozenset({Tier.GPU}),
+        "cliff/test_d.py": frozenset({Tier.CLUSTER}),
+    }
+    found = tiers_below(files)
+    assert found["cli/cost/test_a.py"] == {Tier.QUICK}
+    assert found["cli/cost"] == {Tier.QUICK, Tier.INTEGRATION}
+    assert found["cli"] == {Tier.QUICK, Tier.INTEGRATION, Tier.GPU}
+    assert found["cliff"] == {Tier.CLUSTER}
+    assert found["."] == set(Tier)
+    assert "clif" not in found

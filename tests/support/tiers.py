@@ -1,9 +1,9 @@
 """Tests by what they cost: `make test`, `test-integration`, `test-cluster`, `test-gpu`."""
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 ALL = "all"
 
@@ -95,6 +95,19 @@ def tiers_of_files(root: Path) -> dict[str, frozenset[Tier]]:
         )
         for path in root.rglob("test_*.py")
     }
+
+
+def tiers_below(files: Mapping[str, frozenset[Tier]]) -> dict[str, frozenset[Tier]]:
+    """The tiers of each file, and of all files below each folder, by path.
+
+    Args:
+        files: The tiers of each file, by its path with slashes.
+    """
+    found: dict[str, frozenset[Tier]] = {}
+    for file, tiers in files.items():
+        for path in (file, *map(str, PurePosixPath(file).parents)):
+            found[path] = found.get(path, frozenset()) | tiers
+    return found
 
 
 def why_misplaced(path: str, tier: Tier, tiers: Set[Tier]) -> str | None:

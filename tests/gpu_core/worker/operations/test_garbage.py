@@ -15,6 +15,19 @@ def _as_before():
     gc.set_threshold(*before)
 
 
+@pytest.fixture
+def _no_full_look(monkeypatch):
+    """The look at all objects of the tests' process takes a second, and sets no threshold."""
+    monkeypatch.setattr(RareGarbageCollection, "_look_at_all", lambda self: None)
+
+
+@pytest.fixture(scope="module")
+def opened():
+    """One that was opened once for several tests, as that takes a second here."""
+    with RareGarbageCollection() as garbage:
+        yield garbage
+
+
 class Cyclic:
     """A cycle of garbage once nothing else holds it."""
 
@@ -45,6 +58,7 @@ def _looks(act):
         pytest.param((0, 10, 10), 0, id="never, as its user wants"),
     ],
 )
+@pytest.mark.usefixtures("_no_full_look")
 def test_it_is_rare_while_the_context_is_open(before, want_young):
     gc.set_threshold(*before)
     with RareGarbageCollection():
@@ -52,6 +66,7 @@ def test_it_is_rare_while_the_context_is_open(before, want_young):
     assert gc.get_threshold() == before
 
 
+@pytest.mark.usefixtures("_no_full_look")
 def test_an_error_leaves_python_as_it_was():
     before = gc.get_threshold()
     with pytest.raises(LookupError), RareGarbageCollection():
@@ -59,20 +74,14 @@ def test_an_error_leaves_python_as_it_was():
     assert gc.get_threshold() == before
 
 
+@pytest.mark.usefixtures("opened")
 def test_a_planned_cycle_of_objects_is_looked_at_seldom():
     """Objects that stay alive: by default Python looks a hundred times for 70,000 of them."""
-    looks = []
-    gc.callbacks.append(lambda phase, info: looks.append(phase))
-    try:
-        with RareGarbageCollection():
-            gc.collect()
-            looks.clear()
-            kept = [[] for _ in range(70_000)]
-            seen = list(looks)
-    finally:
-        gc.callbacks.pop()
+    gc.collect()
+    kept = []
+    looks = _looks(lambda: kept.extend([] for _ in range(70_000)))
     assert len(kept) == 70_000
-    assert not seen
+    assert not looks
 
 
 def test_objects_that_were_there_before_are_not_looked_at():
@@ -91,30 +100,27 @@ def _grow(garbage, kept, thousands, make=list):
         garbage.look()
 
 
-def test_what_survives_several_looks_is_not_looked_at_again():
-    with RareGarbageCollection() as garbage:
-        frozen_before, kept = gc.get_freeze_count(), []
-        _grow(garbage, kept, thousands=400)
-        assert gc.get_freeze_count() > frozen_before + len(kept) / 2
-        assert not gc.get_objects(generation=2)
+def test_what_survives_several_looks_is_not_looked_at_again(opened):
+    frozen_before, kept = gc.get_freeze_count(), []
+    _grow(opened, kept, thousands=400)
+    assert gc.get_freeze_count() > frozen_before + len(kept) / 2
+    assert not gc.get_objects(generation=2)
 
 
-def test_a_look_between_cycles_frees_new_garbage_before_a_cycle_has_to():
-    with RareGarbageCollection() as garbage:
-        garbage.look()
-        dying = [Cyclic() for _ in range(20_000)]
-        died = weakref.ref(dying[0])
-        dying.clear()
-        looks = _looks(garbage.look)
-        assert died() is None
+def test_a_look_between_cycles_frees_new_garbage_before_a_cycle_has_to(opened):
+    opened.look()
+    dying = [Cyclic() for _ in range(20_000)]
+    died = weakref.ref(dying[0])
+    dying.clear()
+    looks = _looks(opened.look)
+    assert died() is None
     assert looks
 
 
-def test_a_look_between_cycles_costs_nothing_where_little_is_new():
-    with RareGarbageCollection() as garbage:
-        garbage.look()
-        kept = [[] for _ in range(5_000)]
-        looks = _looks(garbage.look)
+def test_a_look_between_cycles_costs_nothing_where_little_is_new(opened):
+    opened.look()
+    kept = [[] for _ in range(5_000)]
+    looks = _looks(opened.look)
     assert kept
     assert not looks
 
