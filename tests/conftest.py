@@ -92,6 +92,17 @@ def _network_is_loopback_only():
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _quick_clients_connect_again_at_once(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Prefect's clients connect four times. httpcore pauses for 1.5 s in all between these."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in ("async", "sync"):
+            connection = sys.modules.get(f"httpcore._{kind}.connection")
+            if connection is not None and pytestconfig.getoption("tier") == Tier.QUICK:
+                patch.setattr(connection, "RETRIES_BACKOFF_FACTOR", 0.0)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _new_ledgers_are_copies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     # All test modules are imported by now: where none needs the ledger it is not loaded for this.
     database = sys.modules.get("gpu_core.adapters.ledger.database")

@@ -44,7 +44,7 @@ def mlflow_listener() -> Iterator[MlflowListener]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     listener = MlflowListener(f"127.0.0.1:{server.server_port}")
     server.listener = listener  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield listener

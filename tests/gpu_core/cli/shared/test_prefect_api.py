@@ -55,7 +55,7 @@ class _Impostor(BaseHTTPRequestHandler):
 def impostor() -> Iterator[str]:
     """A server that is not Prefect's; its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Impostor)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield f"127.0.0.1:{server.server_port}"
     server.shutdown()

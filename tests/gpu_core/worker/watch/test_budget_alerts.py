@@ -54,7 +54,7 @@ def webhook() -> Iterator[tuple[str, list[dict[str, str]], list[int]]]:
             """Nothing on stderr."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, daemon=True)
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/", got, answers
     server.shutdown()

@@ -48,7 +48,7 @@ def answering():
                 pass
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         servers.append((server, thread))
         return f"http://127.0.0.1:{server.server_port}/api"

@@ -52,7 +52,7 @@ def server():
     """An HTTP server; `answer` is a status and a body, None: it never answers."""
     found = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
     found.asked, found.answer, found.silent = 0, None, threading.Event()
-    thread = threading.Thread(target=found.serve_forever)
+    thread = threading.Thread(target=found.serve_forever, args=(0.01,))
     thread.start()
     yield found
     found.silent.set()

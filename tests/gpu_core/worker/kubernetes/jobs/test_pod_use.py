@@ -55,7 +55,7 @@ class Answering(BaseHTTPRequestHandler):
 def server():
     found = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
     found.asked, found.values, found.status = 0, QUIET, 200
-    thread = threading.Thread(target=found.serve_forever)
+    thread = threading.Thread(target=found.serve_forever, args=(0.01,))
     thread.start()
     yield found
     found.shutdown()

@@ -40,6 +40,7 @@ from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from gpu_core.worker.prefect.starts_first import StartsFirst
 from tests.gpu_core.worker.kubernetes.of_cluster import LIMITS
 from tests.support.kubernetes_schemas import schema_errors
+from tests.support.skipped_waits import run_without_waits
 
 NEVER = 1_000
 TEMPLATE = {"spec": {"template": {"spec": {"containers": [{"name": "prefect-job", "image": "i"}]}}}}
@@ -278,7 +279,7 @@ def test_what_is_created_too_late_never_runs(case, creations, is_reported):
     for held in range(creations):
         for heard_at in (*range(8), NEVER):
             cluster = Cluster(held=held, heard_at=heard_at)
-            anyio.run(
+            run_without_waits(
                 lambda c=cluster: give_up_while_it_is_created(c, case, is_reported=is_reported)
             )
             assert cluster.living == [], f"creation {held}, heard before request {heard_at}"
@@ -291,7 +292,7 @@ def test_a_run_that_calls_its_job_a_tombstone_does_not_run_beside_its_next_attem
     monkeypatch.setitem(globals(), "CONFIGURATION", configuration)
     for heard_at in range(8):
         cluster = Cluster(heard_at=heard_at)
-        anyio.run(lambda c=cluster: give_up_while_it_is_created(c, {}, is_reported=False))
+        run_without_waits(lambda c=cluster: give_up_while_it_is_created(c, {}, is_reported=False))
         labels = [item["metadata"]["labels"] for item in cluster.objects.values()]
         assert not any(ATTEMPT_ID_LABEL in each for each in labels), f"before request {heard_at}"
 
