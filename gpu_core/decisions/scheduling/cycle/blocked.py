@@ -6,6 +6,7 @@ from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.policy.backfill import Backfill
 from gpu_core.decisions.scheduling.cycle.consolidation import movers_for
 from gpu_core.decisions.scheduling.cycle.plan_builder import PlanBuilder, assumed_s, or_forever
+from gpu_core.decisions.scheduling.eviction.victims import PossibleFrom
 from gpu_core.decisions.scheduling.plan import messages, quota_messages
 from gpu_core.decisions.scheduling.plan.decision import (
     Explain,
@@ -180,15 +181,18 @@ class BlockedWorkloads:
     ) -> WorkloadDecision:
         shape = group.shape
         too_long = self._too_long(group, entry, allowance)
-        protected = self._protected(group, entry) if is_first and self._with_explanations else None
-        starts_s = self._keep(entry, shape, allowance, is_first=is_first)
+        preempts_from = self._preempts_from(group, entry) if is_first else None
+        starts_s = self._keep(entry, shape, allowance, preempts_from, is_first=is_first)
         if too_long is not None:
             return WorkloadDecision(too_long, True, shorter_than_s=or_forever(entry.planned_s))
         # Each workload has its own reservation then, also within one group.
         considers_next = self._policy.backfill.mode is Backfill.CONSERVATIVE
         if not is_first or not self._with_explanations:
             return WorkloadDecision(None, considers_next)
-        return WorkloadDecision(protected or self._first_in_queue(shape, starts_s), considers_next)
+        if preempts_from is not None:
+            explain = self._protected(group, entry, preempts_from.moment_s, starts_s)
+            return WorkloadDecision(explain, considers_next)
+        return WorkloadDecision(self._first_in_queue(shape, starts_s), considers_next)
 
     def _too_long(
         self, group: WorkloadGroup, entry: QueueEntry, allowance: OpenFlavors
@@ -221,7 +225,13 @@ class BlockedWorkloads:
         return node not in self._builder.kept
 
     def _keep(
-        self, entry: QueueEntry, shape: Shape, allowance: OpenFlavors, *, is_first: bool
+        self,
+        entry: QueueEntry,
+        shape: Shape,
+        allowance: OpenFlavors,
+        preempts_from: PossibleFrom | None,
+        *,
+        is_first: bool,
     ) -> float | None:
         """Reserves GPUs as the backfill mode says. Returns the expected start, if known."""
         builder, mode = self._builder, self._policy.backfill.mode
@@ -237,6 +247,13 @@ class BlockedWorkloads:
             found = builder.reservations.earliest(
                 shape, entry.workload.team, nodes, builder.now_s, duration_s, assumed_s(entry)
             )
+        starts_s = None if found is None else found[0]
+        if preempts_from is not None:
+            preempts_s = preempts_from.moment_s + self._policy.preemption.grace_period_s
+            if mode is Backfill.AUTO and (starts_s is None or preempts_s < starts_s):
+                builder.kept.update(preempts_from.nodes)
+                return preempts_s
+            starts_s = preempts_s if starts_s is None else starts_s
         if found is None or is_auto_gang:
             kept = (
                 [likely_nodes(shape, nodes, builder.likely_wait_s)]
@@ -247,7 +264,7 @@ class BlockedWorkloads:
         else:
             builder.reservations.reserve(found[1], amount_of(shape), found[0], duration_s)
             self._reserved += 1
-        return None if found is None else found[0]
+        return starts_s
 
     def _may_keep(self, shape: Shape, *, is_first: bool) -> bool:
         """Does the backfill mode keep anything for a workload at this place in the queue?"""
@@ -274,14 +291,21 @@ class BlockedWorkloads:
 
     # Explanations of the first workload in the queue.
 
-    def _protected(self, group: WorkloadGroup, entry: QueueEntry) -> Explain | None:
-        builder = self._builder
+    def _preempts_from(self, group: WorkloadGroup, entry: QueueEntry) -> PossibleFrom | None:
+        """The moment from which it may preempt enough, and the nodes on which; None: unknown."""
         if not self._may_preempt(group):
             return None
-        allows = builder.allows(group, entry)
-        possible_from_s = builder.preemption.possible_from_s(group, entry, allows)
-        if possible_from_s is None:
-            return None
+        builder = self._builder
+        return builder.preemption.possible_from(group, entry, builder.allows(group, entry))
+
+    def _protected(
+        self,
+        group: WorkloadGroup,
+        entry: QueueEntry,
+        possible_from_s: float,
+        starts_s: float | None,
+    ) -> Explain:
+        builder = self._builder
         protected = builder.preemption.protected(group, entry)
         return partial(
             messages.min_runtime_protects,
@@ -289,7 +313,7 @@ class BlockedWorkloads:
             starting=sum(holding.allocation.is_starting for holding in protected),
             repaying=sum(holding.allocation.is_repaying for holding in protected),
             possible_from_s=possible_from_s,
-            starts_s=possible_from_s + self._policy.preemption.grace_period_s,
+            starts_s=starts_s,
             now_s=builder.now_s,
         )
 

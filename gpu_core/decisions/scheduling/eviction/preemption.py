@@ -23,6 +23,7 @@ from gpu_core.decisions.scheduling.eviction.victim_search import (
 )
 from gpu_core.decisions.scheduling.eviction.victims import (
     Choice,
+    PossibleFrom,
     Victims,
     counts_only_gpus,
 )
@@ -121,10 +122,10 @@ class Preemption:
             return Preemptees([])
         return self._searched(wanted, choice)
 
-    def possible_from_s(
+    def possible_from(
         self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None
-    ) -> float | None:
-        """The moment from which starts and minimum run times allow enough preemption.
+    ) -> PossibleFrom | None:
+        """The moment from which starts and minimum run times allow enough preemption, and where.
 
         None: never, or now.
         """
@@ -132,13 +133,13 @@ class Preemption:
             return None
         allowance = self._entitlements.allowance(group.team, group.shape)
         scope = self._scope(group, entry.workload, allowance)
-        moment_s = self._search.possible_from_s(
+        found = self._search.possible_from(
             group.shape,
             self._cluster.groups(group.shape),
             scope,
             self._is_open(group.shape, allowance, scope, allows),
         )
-        return moment_s if moment_s is not None and moment_s > self._now_s else None
+        return found if found is not None and found.moment_s > self._now_s else None
 
     def protected(self, group: WorkloadGroup, entry: QueueEntry) -> list[Holding]:
         """The candidates that a start or a minimum run time protects, by name."""

@@ -36,6 +36,13 @@ def _cheapest(choices: Sequence[Choice | None]) -> Choice | None:
     return min(found, key=lambda choice: choice.loss, default=None)
 
 
+class PossibleFrom(NamedTuple):
+    """The moment from which enough can be preempted, and the nodes on which."""
+
+    moment_s: float
+    nodes: list[str]
+
+
 class Victims:
     """Finds victims in one cycle; searches of different preemptors share a cache.
 
@@ -182,24 +189,26 @@ class Victims:
             return None
         return self._greedy_cover(node, shape, candidates)
 
-    def possible_from_s(
+    def possible_from(
         self,
         shape: Shape,
         groups: Sequence[Group],
         scope: PreemptionScope,
         is_open: Callable[[str], bool],
-    ) -> float | None:
-        """The moment from which starts and minimum run times allow enough preemption.
+    ) -> PossibleFrom | None:
+        """The moment from which starts and minimum run times allow enough preemption, and where.
 
         None: never.
         """
-        moments = []
+        found = []
         for group in groups:
-            ready = (self._ready_s(node, shape, scope) for node in group.nodes if is_open(node))
-            by_time = sorted(moment for moment in ready if moment is not None)
-            if len(by_time) >= shape.nodes:
-                moments.append(by_time[shape.nodes - 1])
-        return min(moments, default=None)
+            open_nodes = filter(is_open, group.nodes)
+            ready = ((self._ready_s(node, shape, scope), node) for node in open_nodes)
+            by_time = sorted((moment, node) for moment, node in ready if moment is not None)
+            first = by_time[: shape.nodes]
+            if len(first) == shape.nodes:
+                found.append(PossibleFrom(first[-1][0], [node for _, node in first]))
+        return min(found, default=None)
 
     def _ready_s(self, node: str, shape: Shape, scope: PreemptionScope) -> float | None:
         if self._after_draining[node].has_left(shape):

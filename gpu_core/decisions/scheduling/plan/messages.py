@@ -228,7 +228,7 @@ def min_runtime_protects(
     starting: int,
     repaying: int,
     possible_from_s: float,
-    starts_s: float,
+    starts_s: float | None,
     now_s: float,
     position: int,
 ) -> Explanation:
@@ -238,6 +238,7 @@ def min_runtime_protects(
         protected: Their names.
         starting: How many of them start.
         repaying: How many have worked for a shorter time than their preemptions have cost.
+        starts_s: When it starts, if no GPUs are released before; None: no nodes are kept for it.
     """
     possible_from = datetime.fromtimestamp(possible_from_s, UTC)
     until = moment_text(possible_from, now_s)

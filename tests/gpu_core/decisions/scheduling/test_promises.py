@@ -2,17 +2,19 @@
 
 import os
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.model.workload import RunTime, RunTimeSource
 from gpu_core.decisions.scheduling.cycle.planner import plan_cycle
 from gpu_core.decisions.scheduling.plan.plan import Admit, Preempt
 from gpu_core.testing.builders.workloads import (
     HIGH,
+    LOW,
     NOW,
     ago,
     make_allocation,
@@ -21,7 +23,7 @@ from gpu_core.testing.builders.workloads import (
     make_snapshot,
     make_workload,
 )
-from tests.gpu_core.decisions.scheduling.scenarios import applied, scenario
+from tests.gpu_core.decisions.scheduling.scenarios import Scenario, applied, scenario
 from tests.support.examples import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -173,3 +175,92 @@ def test_a_victim_that_frees_quota_alone_is_named_too():
     assert explanation.reason is Reason.WAITING_FOR_VICTIMS
     assert "'one' and 'other' release 2 GPUs" in explanation.summary
     assert explanation.numbers["coming_gpus"] == 2
+
+
+def on(node, first_gpu, workload, since_s):
+    """It has one GPU of the node since then."""
+    return make_allocation(workload, {node: str(first_gpu)}, admitted_at=ago(since_s))
+
+
+BIG = make_workload("big", 2, submitted_at=ago(60))
+SMALL = make_workload("small", 1, submitted_at=ago(10))
+YOUNG = on("n1", 0, make_workload("young", priority=LOW, min_runtime_s=3_600), since_s=3_000)
+STAYS = make_workload("stays", priority=HIGH)
+
+
+@pytest.mark.parametrize(
+    ("mode", "stays_s", "want_small_on", "want_start_s"),
+    [
+        pytest.param("auto", None, ["n2"], 630, id="the node where it preempts is kept"),
+        pytest.param("auto", 6_000, ["n2"], 630, id="also where the end on another one is known"),
+        pytest.param("auto", 300, ["n1"], 290, id="that end is earlier"),
+        pytest.param("easy", None, [], 630, id="every node is kept"),
+        pytest.param("none", None, [], 630, id="a strict queue"),
+        pytest.param("easy", 6_000, ["n1"], 5_990, id="easy keeps what a known end releases"),
+        pytest.param("greedy", None, ["n1"], None, id="nothing is kept: no start is shown"),
+    ],
+)
+def test_a_start_that_waits_for_a_protection_is_shown_where_nodes_are_kept_for_it(
+    mode, stays_s, want_small_on, want_start_s
+):
+    """`young` on n1 is protected for ten minutes more. On n2 a run that stays has just begun."""
+    run_time = (
+        None
+        if stays_s is None
+        else RunTime(median_s=stays_s, upper_s=stays_s, source=RunTimeSource.STATED)
+    )
+    held = (YOUNG, on("n2", 0, replace(STAYS, run_time=run_time), since_s=10))
+    policy = make_policy(backfill={"mode": mode})
+    snapshot = make_snapshot((make_node("n1", 2), make_node("n2", 2)), held, (BIG, SMALL))
+    plan = plan_cycle(snapshot, policy, NOW)
+    starts = [c for c in plan.commands if isinstance(c, Admit)]
+    assert [share.node for c in starts for share in c.placement.shares] == want_small_on
+    [reported] = [e for e in plan.explanations if e.workload_id == "big"]
+    assert reported.reason is Reason.MIN_RUNTIME_PROTECTS
+    want = None if want_start_s is None else NOW + timedelta(seconds=want_start_s)
+    assert reported.expected_start_at == want
+
+
+@st.composite
+def protected_pools(draw):
+    """Runs that may be preempted after their minimum run time and runs that may not; in the queue
+    one that needs several GPUs, also on two nodes, and small ones behind it, which preempt none."""
+    nodes = tuple(
+        make_node(f"n{i}", draw(st.integers(2, 4))) for i in range(draw(st.integers(1, 4)))
+    )
+    held = tuple(
+        on(
+            node.name,
+            gpu,
+            make_workload(
+                f"{node.name}-{gpu}",
+                priority=draw(st.sampled_from([LOW, HIGH])),
+                min_runtime_s=draw(st.sampled_from([600, 3_600])),
+            ),
+            since_s=draw(st.integers(0, 4_000)),
+        )
+        for node in nodes
+        for gpu in range(draw(st.integers(0, len(node.gpu_ids))))
+    )
+    first = make_workload("big", draw(st.integers(2, 4)), nodes=draw(st.integers(1, 2)))
+    behind = [
+        make_workload(f"s{i}", submitted_at=ago(9 - i), takes_free_only=True)
+        for i in range(draw(st.integers(0, 9)))
+    ]
+    return make_snapshot(nodes, held, (replace(first, submitted_at=ago(60)), *behind))
+
+
+@many
+@given(protected_pools(), st.sampled_from(["auto", "none", "easy", "conservative"]))
+def test_what_waits_for_a_protection_preempts_at_its_end(snapshot, mode):
+    """No run that starts behind it takes what it needs then, if none ends meanwhile."""
+    pool = Scenario(snapshot, make_policy(backfill={"mode": mode}))
+    plan = plan_cycle(snapshot, pool.policy, NOW)
+    [reported] = [e for e in plan.explanations if e.workload_id == "big"]
+    if reported.reason is not Reason.MIN_RUNTIME_PROTECTS:
+        return
+    preempts_at = datetime.fromisoformat(str(reported.numbers["possible_from"]))
+    grace = timedelta(seconds=pool.policy.preemption.grace_period_s)
+    assert reported.expected_start_at == preempts_at + grace
+    then = plan_cycle(applied(pool, plan, NOW).snapshot, pool.policy, preempts_at)
+    assert "big" in {c.for_workload_id for c in then.commands if isinstance(c, Preempt)}
