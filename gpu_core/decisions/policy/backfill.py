@@ -28,7 +28,8 @@ class BackfillPolicy(Section):
     """Settings that control whether a run can start on GPUs that cannot be used yet by the runs
     ahead of it in the queue. As long as the end times of running workloads are unknown, no start
     can be reserved. In this case, `easy` and `conservative` keep all free GPUs for the first run,
-    like `none`. `auto` only keeps the nodes that the first run needs.
+    like `none`. `auto` only keeps the nodes that are likely to become free first, as many as the
+    run needs and, for gangs, some more.
     """
 
     mode: Backfill = Field(default=Backfill.AUTO, strict=False)

@@ -13,8 +13,8 @@ KEPT_PER_NODE = 5
 longest run. Fitted on 1 to 15 October 2017 of the Philly trace, on 80 nodes of 8 GPUs without run
 times (`DESIGN.md`)."""
 KEPT_PART = 4
-"""The part of the nodes left to it that a gang keeps at most so: a fourth. No gang kept more where
-the five were fitted; a pool of 20 nodes they keep idle."""
+"""The part of the nodes left to it that a gang keeps at most so: a fourth. The largest gang where
+the five were fitted, of four nodes, keeps as much of all 80; a pool of 20 nodes they keep idle."""
 
 _LEAST_WAIT_S = 1.0
 """What a run holds is not free yet, also where it has just begun: free nodes come first."""

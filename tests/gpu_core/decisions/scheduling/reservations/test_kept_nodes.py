@@ -59,7 +59,10 @@ def test_it_is_the_default():
     assert parse_policy({"version": 1}, source="test").backfill.mode is Backfill.AUTO
 
 
-@pytest.mark.parametrize(("mode", "want"), [("auto", 20), ("easy", 0), ("none", 0), ("greedy", 20)])
+@pytest.mark.parametrize(
+    ("mode", "want"),
+    [("auto", 20), ("easy", 0), ("conservative", 0), ("none", 0), ("greedy", 20)],
+)
 def test_gpus_that_the_first_run_cannot_use_are_used(mode, want):
     """70 of 80 GPUs are free, none of ten nodes is: 20 runs on one GPU each need not wait."""
     nodes, held = pool_of([(1, 600)] * 10)
