@@ -136,12 +136,16 @@ def test_where_others_use_their_own_quota_nothing_is_kept_and_it_is_said():
     assert "return would not be enough" in reported["large"].resolution
 
 
-@pytest.mark.parametrize("mode", ["none", "easy"])
 @pytest.mark.parametrize(
-    ("team", "want"),
+    ("mode", "team", "want"),
     [
-        pytest.param("owner", ["behind"], id="within nominal quota"),
-        pytest.param("small", [], id="it has to borrow, too"),
+        pytest.param("none", "owner", 2, id="within nominal quota, a strict queue"),
+        pytest.param("none", "small", 0, id="it has to borrow, too, a strict queue"),
+        pytest.param("easy", "owner", 2, id="within nominal quota, easy"),
+        pytest.param("easy", "small", 0, id="it has to borrow, too, easy"),
+        pytest.param("auto", "owner", 2, id="within nominal quota, by default"),
+        pytest.param("auto", "small", 1, id="it has to borrow, too, and one node is kept"),
+        pytest.param("greedy", "small", 2, id="it has to borrow, too, and nothing is kept"),
     ],
 )
 def test_nodes_that_are_kept_for_a_borrower_are_open_to_who_is_within_nominal_quota(
@@ -153,13 +157,13 @@ def test_nodes_that_are_kept_for_a_borrower_are_open_to_who_is_within_nominal_qu
         make_allocation(make_workload(f"r{n}", priority=CRITICAL, team="large"), {f"n{n}": "0"})
         for n in (1, 2)
     )
-    behind = make_workload("behind", 1, priority=LOW, team=team)
+    behind = [make_workload(f"behind-{n}", 1, priority=LOW, team=team) for n in (1, 2)]
     quotas = {**QUOTAS, "teams": {**QUOTAS["teams"], "owner": {"nominal_quota": {"*": 2}}}}
     nodes = (make_node("n1", 2), make_node("n2", 2))
-    snapshot = make_snapshot(nodes, held, (large, behind))
+    snapshot = make_snapshot(nodes, held, (large, *behind))
     policy = make_policy(quotas=quotas, backfill={"mode": mode}, preemption={"enabled": False})
     plan = plan_cycle(snapshot, policy, NOW)
-    assert [c.workload_id for c in plan.commands] == want
+    assert len(plan.commands) == want
 
 
 @pytest.mark.parametrize(("own", "other"), [("t4", "a100-80gb"), ("a100-80gb", "t4")])
