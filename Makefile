@@ -109,7 +109,8 @@ BENCHES := $(if $(filter month,$(MAKECMDGOALS)),,\
 	bench-input bench-policies bench-month bench-spot bench-anomalies bench-savings bench-sweeps bench-cost \
 	bench-servers bench-cluster)
 
-# A goal that is missed ends its own part with an error: the others are measured all the same.
+# A promise that is broken ends its own part with an error: the others are measured all the same.
+# A goal that is missed is printed or written, and ends none.
 bench: ## Measure everything; results go to bench-results/. "make bench month": only the month
 	@$(if $(BENCHES),$(MAKE) --no-print-directory --keep-going $(addprefix timed-,$(BENCHES)))
 
