@@ -328,9 +328,9 @@ def test_planning_comes_to_rest(seed):
 
 
 @many
-@given(SEEDS)
-def test_the_first_in_line_is_never_delayed_by_backfill(seed):
-    """With exact run times it starts as if no workload were behind it.
+@given(SEEDS, st.sampled_from(["easy", "auto"]))
+def test_the_first_in_line_is_never_delayed_by_backfill(seed, mode):
+    """With exact run times it starts as if no workload were behind it, by default on one node.
 
     Under `fragmentation-aware` those behind it have a say in where those ahead of it go: what comes
     next is what that strategy looks at. Backfill alone is tested here.
@@ -338,7 +338,7 @@ def test_the_first_in_line_is_never_delayed_by_backfill(seed):
     strategies = [s for s in Strategy if s is not Strategy.FRAGMENTATION_AWARE]
     pool = scenario(
         seed,
-        backfill={"mode": "easy"},
+        backfill={"mode": mode},
         ordering={"keys": ["submitted"]},
         placement={"strategy": random.Random(seed).choice(strategies)},
         preemption={"enabled": False},
@@ -346,6 +346,9 @@ def test_the_first_in_line_is_never_delayed_by_backfill(seed):
         quotas=None,
     )
     pool = with_exact_run_times(pool, random.Random(seed))
+    if mode == "auto":
+        singles = tuple(w for w in pool.snapshot.pending if w.shape.nodes == 1)
+        pool = replace(pool, snapshot=replace(pool.snapshot, pending=singles))
     plan = planned(pool)
     heads = [e for e in plan.explanations if e.reason is Reason.WAITING_FOR_GPUS]
     if not heads or heads[0].expected_start_at is None:
