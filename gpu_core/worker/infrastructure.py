@@ -4,7 +4,7 @@ The scheduler decides, the infrastructure carries out. It is asked about one att
 may answer from what it has watched; it never decides what an end means.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -152,6 +152,10 @@ class Infrastructure(Protocol):
         Raises:
             InvalidInput: A variable that only this infrastructure reads cannot be used.
         """
+        ...
+
+    def keep_fitted(self, flow_run_ids: Collection[str]) -> None:
+        """Forget what `fitted` has read of all other runs: they wait no longer."""
         ...
 
     async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:

@@ -1,7 +1,7 @@
 """Attempts as Jobs of a cluster."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,9 +16,7 @@ from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.decisions.checkpoints.progress_labels import stacks_in
 from gpu_core.decisions.kubernetes.manifests.names import NOTICE_ANNOTATION, label_value
 from gpu_core.decisions.kubernetes.variables.prefect_fields import PREFECT_FIELDS
-from gpu_core.decisions.kubernetes.variables.variables import (
-    PodRequest,
-)
+from gpu_core.decisions.kubernetes.variables.variables import PodRequest
 from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node
@@ -64,10 +62,7 @@ from gpu_core.worker.kubernetes.jobs.checkpoint_reports import CheckpointReports
 from gpu_core.worker.kubernetes.jobs.creations import Creations, may_be_partial
 from gpu_core.worker.kubernetes.jobs.end_causes import EndCauses
 from gpu_core.worker.kubernetes.jobs.gang_start import GangStart
-from gpu_core.worker.kubernetes.jobs.job_status import (
-    has_run_a_pod,
-    is_losing_pods,
-)
+from gpu_core.worker.kubernetes.jobs.job_status import has_run_a_pod, is_losing_pods
 from gpu_core.worker.kubernetes.jobs.observed_exit import (
     has_never_worked,
     is_incomplete,
@@ -247,6 +242,10 @@ class KubernetesInfrastructure:
         return self._sizes.fitted(
             workload, variables, policy, flow_name, has_deployment=has_deployment
         )
+
+    def keep_fitted(self, flow_run_ids: Collection[str]) -> None:
+        """Forget the pod requests of all other runs."""
+        self._sizes.keep(flow_run_ids)
 
     async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
         """The nodes with GPUs, without what the pods of others use."""

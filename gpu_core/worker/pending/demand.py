@@ -186,6 +186,7 @@ class DemandReader:
         there = {response.flow_run.id for response in responses.values()}
         self._known = {key: asked for key, asked in self._known.items() if key in there}
         self._demands = {key: read for key, read in self._demands.items() if key in there}
+        self._infrastructure.keep_fitted(responses.keys())
         return PendingRuns(
             responses=responses,
             demands=tuple(demands),

@@ -6,7 +6,7 @@ import os
 import shlex
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -135,6 +135,9 @@ class ProcessInfrastructure:
                 remedy="leave it out, or submit the run to a gpu-kubernetes pool",
             )
         return workload
+
+    def keep_fitted(self, flow_run_ids: Collection[str]) -> None:
+        """Nothing to forget."""
 
     async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
         """The machine as it was when the worker started, without the GPUs that others use now."""

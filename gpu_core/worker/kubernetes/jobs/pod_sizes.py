@@ -1,6 +1,6 @@
 """How much of a node does each pod of a run take?"""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +19,6 @@ from gpu_core.worker.kubernetes.cluster.node_inventory import NodeInventory
 from gpu_core.worker.kubernetes.jobs.attempt_request import has_head
 from gpu_core.worker.kubernetes.jobs.operator_jobs import OperatorJobs
 from gpu_core.worker.kubernetes.jobs.run_references import RunReferences
-
-# The number of waiting runs whose pod requests are kept; above it all are parsed anew.
-_REMEMBERED = 20_000
 
 
 class PodSizes:
@@ -107,10 +104,12 @@ class PodSizes:
         known_variables, request = self._known.get(workload_id, (None, None))
         if request is None or known_variables is not variables:
             request = parse_pod_request(variables, variable_defaults(template))
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
             self._known[workload_id] = variables, request
         return request
+
+    def keep(self, flow_run_ids: Collection[str]) -> None:
+        """Forget the pod requests of all other runs: they wait no longer."""
+        self._known = {key: known for key, known in self._known.items() if key in flow_run_ids}
 
     def container_shape(
         self, running: AttemptState, request: PodRequest, policy: KubernetesPolicy

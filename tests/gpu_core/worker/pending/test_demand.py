@@ -40,18 +40,19 @@ class Server:
         return {"work_pool_id": str(POOL), "work_queue_id": str(QUEUE), "flow_run": run}
 
 
-def infrastructure(variable_names=()):
+def infrastructure(variable_names=(), keep_fitted=lambda _ids: None):
     """Takes every workload as it is."""
     return SimpleNamespace(
         variable_names=frozenset(variable_names),
         fitted=lambda workload, *_, **__: workload,
         fitted_by=None,
+        keep_fitted=keep_fitted,
     )
 
 
-def pending(server, policy=None, outdated=()):
+def pending(server, policy=None, outdated=(), keep_fitted=lambda _ids: None):
     """What the runs that the server hands out want at noon."""
-    anything = infrastructure({"container_command"})
+    anything = infrastructure({"container_command"}, keep_fitted)
 
     async def read():
         async with queue_reader(server, held=lambda: outdated) as queue:
@@ -77,6 +78,12 @@ def test_runs_whose_attempt_is_not_over_do_not_compete(held, want_read, want_ref
     assert [demand.workload.workload_id for demand in queue.demands] == want_read
     assert [str(refusal.flow_run.id) for refusal in queue.refusals] == want_refused
     assert [str(flow_run_id) for flow_run_id in queue.responses] == IDS
+
+
+def test_the_infrastructure_learns_which_runs_wait_and_may_forget_all_others():
+    kept = []
+    pending(Server(), keep_fitted=lambda ids: kept.append(list(ids)))
+    assert kept == [IDS]
 
 
 def test_a_variable_that_the_template_of_an_older_pool_lacks_is_known_all_the_same():

@@ -38,12 +38,16 @@ def test_a_run_is_parsed_again_only_with_other_variables_or_another_template(mon
     assert parsed == [("b", {"image": "a"}), ("c", {"image": "a"}), ("c", {"image": "d"})]
 
 
-def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(pod_sizes, "_REMEMBERED", 2)
+def test_a_run_that_waits_no_longer_is_forgotten():
+    """A worker starts thousands of runs a day: what it keeps of each would fill its memory."""
     infrastructure = of_cluster(SimpleNamespace())
-    for number in range(5):
+    ids = [f"run-{number}" for number in range(100)]
+    for number, workload_id in enumerate(ids):
         infrastructure.fitted(
-            *(make_workload(workload_id=f"run-{number}"), {}, make_policy(), "train"),
+            *(make_workload(workload_id=workload_id), {}, make_policy(), "train"),
             has_deployment=True,
         )
-        assert len(infrastructure._sizes._known) <= 2
+        infrastructure.keep_fitted({workload_id, *ids[number + 1 :]})
+        assert infrastructure._sizes._known.keys() == {workload_id}
+    infrastructure.keep_fitted(set())
+    assert not infrastructure._sizes._known
