@@ -12,6 +12,7 @@ from prefect.states import Running
 
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
+from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.kubernetes.manifests.names import HEAD, ROLE_LABEL, SUBMITTER
 from gpu_core.worker.attempts.run_log import OutputLog
 from gpu_core.worker.attempts.state import AttemptState
@@ -152,6 +153,8 @@ class ContainerRuns:
             )
         finally:
             self._being_reported.discard(attempt_id)
+            if running.phase is AttemptPhase.SETTLED:  # meanwhile: nothing else forgets it again
+                self.forget(attempt_id)
 
     async def report_running(self, running: AttemptState) -> None:
         """Report to Prefect that it runs, or has run; asked for again, nothing more happens.

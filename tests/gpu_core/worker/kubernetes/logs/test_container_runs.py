@@ -169,3 +169,27 @@ def test_a_report_that_waits_is_dropped_when_its_attempt_is_settled():
         return server.heard
 
     assert anyio.run(story) == ["Running"] * 4
+
+
+def test_nothing_is_kept_of_an_attempt_that_is_settled_while_its_report_waits():
+    """What is kept of one that is settled is kept for as long as the worker runs."""
+
+    async def story():
+        server = Server(Pending())
+        attempts = [running(UUID(int=number)) for number in range(5)]
+        async with anyio.create_task_group() as tasks:
+            containers = of_server(server, tasks)
+            for each in attempts:
+                containers.begin(each.attempt.attempt_id)
+                containers.begin_to_report_running(each)
+            await server.is_asked.wait()
+            for each in attempts:
+                for phase in (AttemptPhase.ENDING, AttemptPhase.RELEASED, AttemptPhase.SETTLED):
+                    each.move_to(phase, NOON)
+                containers.forget(each.attempt.attempt_id)
+            server.answers.set()
+        return containers
+
+    containers = anyio.run(story)
+    kept = ("_begun", "_turns", "_being_reported", "_reported_running", "_followed")
+    assert {name: len(getattr(containers, name)) for name in kept} == dict.fromkeys(kept, 0)
