@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 
 from gpu_core.adapters.files.run_files import Notice
+from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.worker.attempts.run_log import run_fields
 from gpu_core.worker.attempts.state import AttemptState
@@ -42,11 +43,11 @@ async def drain(
 
     if is_cancelled and infrastructure.sees_its_cancellation(running):
         await _until(is_over, deadline_at - timedelta(seconds=_TERMINATION_S))
-        await infrastructure.terminate(running)
+        await _unless_settled(running, infrastructure.terminate)
     else:
         await _ask(running, infrastructure, requested_at, deadline_at)
     await _until(is_over, deadline_at)
-    await infrastructure.kill(running)
+    await _unless_settled(running, infrastructure.kill)
     on_changed()
 
 
@@ -76,7 +77,7 @@ async def _ask(
     window = timedelta(seconds=notice_window_s((deadline_at - requested_at).total_seconds()))
     await _until(is_answered, requested_at + window)
     await _until(is_started, deadline_at)
-    await infrastructure.terminate(running)
+    await _unless_settled(running, infrastructure.terminate)
 
 
 def _times(running: AttemptState) -> tuple[datetime, datetime]:
@@ -105,6 +106,14 @@ def _lives(running: AttemptState, infrastructure: Infrastructure) -> bool:
     if running.attempt.started_at is None:
         return running.phase.holds_gpus
     return infrastructure.lives(running)
+
+
+async def _unless_settled(
+    running: AttemptState, end: Callable[[AttemptState], Awaitable[object]]
+) -> None:
+    """Nothing of a settled attempt lives, and nothing would forget what is noted of it now."""
+    if running.phase is not AttemptPhase.SETTLED:
+        await end(running)
 
 
 async def _until(condition: Callable[[], Awaitable[bool]], until: datetime) -> None:
