@@ -105,8 +105,8 @@ def test_budgets_warn_hold_and_stop_with_a_checkpoint(server, new_pool, tmp_path
 
     for name, want in (
         ("all", "Runs can still start because the budget is soft."),
-        ("speech", "New runs in this budget do not start until the period ends."),
-        ("vision", "Runs in queue critical continue, and new runs in it can still start."),
+        ("speech", "New runs in this budget are not started until the period ends."),
+        ("vision", "Runs in queue critical are not affected."),
     ):
         wait_for(partial(heard, got, name, want), f"the webhook gets: {want}")
     for folder in folders.values():

@@ -18,8 +18,9 @@ ON_THE_PAGE = {
     "a misspelt variable": ({"gpu_cuont": 2}, "gpu_cuont is not a known name; did you mean "
                             "'gpu_count'?; allowed: "),
     "a GPU type without its size": ({"gpu_type": "a100"}, "No a100 GPU is available in this pool. "
-    "Available GPU types: a100-80gb. Set gpu_type to 'a100-80gb' or 'auto', or "),
-    "a misspelt GPU type": ({"gpu_type": "a100-80g"}, "Set gpu_type to 'a100-80gb' or 'auto'"),
+    "Available GPU types: a100-80gb. You can set `gpu_type` to 'a100-80gb' or 'auto', or "),
+    "a misspelt GPU type": ({"gpu_type": "a100-80g"}, "You can set `gpu_type` to "
+                            "'a100-80gb' or 'auto'"),
     "16 of 8 GPUs": ({"gpu_count": 16}, ("16", "8")),
     "2 of 1 nodes": ({"nodes": 2}, ("2", "1")),
     "3 hours": ({"expected_duration": "3 hours"}, "expected_duration is not a duration (got '3 "
@@ -29,8 +30,9 @@ ON_THE_PAGE = {
                            "'99999d'); allowed: 0 seconds to 3650 days"),
     "a negative budget": ({"budget_usd": -5}, "budget_usd pays for nothing (got -5); allowed: "
                           "USD, over 0, such as 12.50"),
-    "a deadline that is over": ({"deadline": "2020-01-01T00:00Z"}, "deadline is not after the "
-                                "run's submission (got '2020-01-01T00:00:00+00:00'); allowed: "),
+    "a deadline that is over": ({"deadline": "2020-01-01T00:00Z"}, "deadline must be later than "
+                                "the run's submission (got '2020-01-01T00:00:00+00:00'); "
+                                "allowed: "),
     "a misspelt priority": ({"gpu_priority": "hihg"}, "gpu_priority is not a queue of the policy "
                             "(got 'hihg'); did you mean 'high'?; allowed: critical, high, low"),
 }  # fmt: skip

@@ -46,7 +46,9 @@ def test_an_idle_run_is_warned_saved_and_stopped_and_one_that_works_is_left_alon
     assert attempt.end_reason is EndReason.IDLE
     assert not attempt.is_charged_failure
     assert attempt.checkpoint
-    assert attempt.end_message.startswith("Stopped as idle: Never touched its GPUs for ")
+    assert attempt.end_message.startswith(
+        "Stopped because the run was idle: Never touched its GPUs for "
+    )
     for signal in ("utilisation 0%", "processor cores", "last step"):
         assert signal in attempt.end_message
     (artifact,) = pool.call(

@@ -46,9 +46,15 @@ def test_who_has_time_waits_for_spot_and_who_has_not_is_on_on_demand(new_pool, j
     assert [attempt.capacity_type for attempt in pool.attempts(patient)] == ["spot"]
     assert [attempt.capacity_type for attempt in pool.attempts(thrifty)] == ["spot"]
     for run, rule in (
-        (pressed, "Capacity: on-demand: more waiting or another change could miss the deadline"),
+        (
+            pressed,
+            (
+                "Capacity: on-demand: waiting or switching again could cause the deadline "
+                "to be missed"
+            ),
+        ),
         (patient, "Capacity: spot: spot is up; slack 18h"),
-        (thrifty, "Capacity: spot: its budget holds on spot only; $4.00"),
+        (thrifty, "Capacity: spot: the budget is sufficient for spot only; $4.00"),
     ):
         wait_for(partial(logged, pool, run, rule), f"in the run's log: {rule}")
 

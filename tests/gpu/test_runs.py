@@ -128,6 +128,8 @@ def test_a_run_that_holds_the_gpu_without_work_is_warned_and_stopped(new_pool, t
     (attempt,) = ended(pool, run, 1)
     print(f"\n{attempt.end_message}; {attempt.gpu_summaries}")
     assert attempt.end_reason is EndReason.IDLE
-    assert attempt.end_message.startswith("Stopped as idle: Finished, but holding its GPUs for ")
+    assert attempt.end_message.startswith(
+        "Stopped because the run was idle: Finished, but holding its GPUs for "
+    )
     assert attempt.checkpoint
     assert any("It saves and stops at" in line for line in pool.logs(run))

@@ -21,8 +21,11 @@ GOLDEN_WAITING: Mapping[Reason, tuple[str, str]] = {
         "Retrying within 5s. Check the job variables of the run, or report this error to the platform team.",
     ),
     Reason.UNKNOWN_QUEUE: (
-        "Held: no priority found in the policy for the queue 'mediun'. Did you mean 'medium'?",
-        "Add 'mediun' to the priorities in the policy, or set gpu_priority to one of critical, high, low, medium.",
+        ("Held: the policy does not define a priority for queue 'mediun'. Did you mean 'medium'?"),
+        (
+            "You can add 'mediun' to the priorities in the policy or set `gpu_priority` to one "
+            "of critical, high, low, medium."
+        ),
     ),
     Reason.AMBIGUOUS_COMMAND: (
         "Held: command 'python train.py' is ambiguous, because it could start the flow or run in a container.",
@@ -30,15 +33,24 @@ GOLDEN_WAITING: Mapping[Reason, tuple[str, str]] = {
     ),
     Reason.NOT_PERMITTED: (
         "Held: a run of team 'vision' is not permitted to use 4 GPUs (at most 2).",
-        "Submit the run again within these limits, or change permissions.default in the policy.",
+        (
+            "Please submit the run again within these limits or change permissions.default in "
+            "the policy."
+        ),
     ),
     Reason.QUEUE_FULL: (
-        "Refused: 1 run of this pool already waits, and the limit is 1 (waiting.max_runs).",
-        "Submit the run again when fewer runs are waiting.",
+        (
+            "Refused: the limit of 1 pending run for this pool has been "
+            "reached (`waiting.max_runs`)."
+        ),
+        "Please submit the run again once fewer runs are waiting.",
     ),
     Reason.EXPIRED: (
-        "The scheduled start was 2m 00s ago, but runs can wait for at most 1m 00s (waiting.expires_after).",
-        "Submit the run again if it is still needed.",
+        (
+            "Exceeded the maximum waiting time of 1m 00s (`waiting.expires_after`): the "
+            "scheduled start was 2m 00s ago."
+        ),
+        "Please submit the run again if it is still required.",
     ),
     Reason.DEPLOYMENT_LIMIT: (
         "Held: all 2 concurrency slots of the deployment are in use by 2 runs.",
@@ -61,20 +73,20 @@ GOLDEN_WAITING: Mapping[Reason, tuple[str, str]] = {
         "Wait for an active run to finish, or remove the limit with `prefect work-queue clear-concurrency-limit low --pool gpu`.",
     ),
     Reason.EXCEEDS_CLUSTER: (
-        "Needs 3 GPUs on one node, but the largest matching node has 2.",
-        "Set gpu_count to 2 or less, or add a larger node.",
+        "Requires 3 GPUs on a single node, but the largest matching node has 2.",
+        ("The value of `gpu_count` must be less than or equal to 2 unless a larger node is added."),
     ),
     Reason.EXCEEDS_QUOTA: (
-        "Needs 2 GPUs of any type: team 'a' can hold at most 1, including borrowed GPUs.",
-        "Request fewer GPUs, or increase the nominal quota or the borrowing limit.",
+        ("Requires 2 GPUs of any type, but team 'a' can use at most 1, including borrowed GPUs."),
+        "You can request fewer GPUs or increase the nominal quota or borrowing limit.",
     ),
     Reason.HELD: (
         "Held by a user with the tag 'gpu:hold'.",
-        "Remove the tag in Prefect, or run `prefect-gpu release RUN`.",
+        "To release the run, remove the tag in Prefect or run `prefect-gpu release RUN`.",
     ),
     Reason.BUDGET_EXCEEDED: (
         "Over budget 'pool': $3.60 of $3.00 per month ($0.00 spent, $0.00 committed, $3.60 for this run).",
-        "Request fewer GPUs or a shorter duration, or increase the budget.",
+        "You can request fewer GPUs, set a shorter duration or increase the budget.",
     ),
     Reason.WAITING_FOR_SPOT: (
         "Waiting for spot: unavailable for 0s of at most 1d 12h; slack 10h 00m; on-demand costs 2.40 times spot.",
@@ -82,47 +94,71 @@ GOLDEN_WAITING: Mapping[Reason, tuple[str, str]] = {
     ),
     Reason.WAITING_FOR_CLUSTER_QUOTA: (
         "The pod was rejected by a ResourceQuota of the namespace: 8 of 8 GPUs are used.",
-        "Wait for other pods in the namespace to finish, or increase the quota. The next attempt starts at 12:00:30 UTC.",
+        (
+            "You can increase the quota or wait for other pods in the namespace to finish. The "
+            "next attempt starts at 12:00:30 UTC."
+        ),
     ),
     Reason.WAITING_FOR_PLATFORM: (
         "Postponed: the disk was full.",
         "The next attempt starts at 12:00:05 UTC.",
     ),
     Reason.PREVIOUS_ATTEMPT_ENDING: (
-        "Waiting for the last process of the previous attempt to exit.",
-        "The run starts after the previous attempt has released its GPUs.",
+        "Waiting for the previous attempt's last process to exit.",
+        "The run can start once the previous attempt's GPUs are released.",
     ),
     Reason.WAITING_FOR_VICTIMS: (
-        "Waiting for 1 GPU of any type: 'r' releases 1 GPU by 12:00:30 UTC.",
-        "The run starts after that run has saved progress and stopped.",
+        "Waiting for 1 GPU of any type: 'r' is releasing 1 GPU by 12:00:30 UTC.",
+        "The run can start once that run has saved a checkpoint and stopped.",
     ),
     Reason.MIN_RUNTIME_PROTECTS: (
         "Waiting for 1 GPU of any type: 'r' can be preempted, but not within the minimum run time, until 13:46:39 UTC.",
-        "The run then preempts that run, unless enough GPUs become free earlier.",
+        "The run will then preempt that run unless enough GPUs become available earlier.",
     ),
     Reason.USER_LIMIT: (
-        "Needs 2 GPUs of any type: user 'u' can hold 1 more GPU.",
-        "The run can never start because a user can hold at most 1. Request fewer GPUs, or increase max_gpus_per_user.",
+        "Requires 2 GPUs of any type, but user 'u' can only use 1 more GPU.",
+        (
+            "The run cannot start because each user is limited to 1. Please request fewer GPUs "
+            "or increase `max_gpus_per_user`."
+        ),
     ),
     Reason.WAITING_FOR_QUOTA: (
-        "Waiting for quota: team 'a' holds 2 GPUs and can use 0 more, but this run needs 1.",
-        "GPUs that other teams return would not be enough. To start the run earlier, request fewer GPUs or increase the quota.",
+        "Waiting for quota: team 'a' uses 2 GPUs with 0 remaining, but this run requires 1.",
+        (
+            "Reclaiming borrowed GPUs would not be sufficient. You can request fewer GPUs or "
+            "increase the quota to start earlier."
+        ),
     ),
     Reason.CAPACITY_CLOSED: (
-        "Waiting for 1 GPU of any type: the free GPUs are closed for maintenance or an advance reservation before this run ends.",
-        "The run starts afterwards or on other GPUs. To start earlier, set a shorter expected_duration.",
+        (
+            "Waiting for 1 GPU of any type: the free GPUs enter maintenance or an advance "
+            "reservation before this run ends."
+        ),
+        (
+            "The run can start afterwards or on other GPUs. You can set a shorter "
+            "`expected_duration` to start earlier."
+        ),
     ),
     Reason.RESERVED_AHEAD: (
-        "Waiting for 1 GPU of any type: the free GPUs are reserved for a run ahead, and this run has an unknown duration.",
-        "The run starts after the run ahead. To start earlier, set a shorter expected_duration.",
+        (
+            "Waiting for 1 GPU of any type: the free GPUs are reserved for a run ahead and "
+            "this run has an unknown duration."
+        ),
+        (
+            "The run can start after the run ahead. You can set a shorter `expected_duration` "
+            "to allow backfilling."
+        ),
     ),
     Reason.WAITING_FOR_GPUS: (
         "Waiting for 1 GPU of any type: 0 of 2 are free, 'r' holds 2.",
-        "No run ahead in the queue waits for these GPUs. The run starts when enough of them are free.",
+        (
+            "No run ahead in the queue requires these GPUs. The run can start once enough GPUs "
+            "are available."
+        ),
     ),
     Reason.BEHIND_OTHERS: (
         "Waiting for 1 GPU of any type behind 'big'.",
-        "The run starts after that run, or on GPUs that are not suitable for that run.",
+        ("The run can start after that run, or on GPUs that do not meet that run's requirements."),
     ),
     Reason.STARTING: ("Starting on 1 × a100-80gb of 'n1'.", "No action is needed."),
 }
@@ -137,7 +173,7 @@ GOLDEN_ENDS: Mapping[EndReason, str] = {
     EndReason.TIMED_OUT: "Timed out: The run exceeded the maximum duration of 2h 00m.",
     EndReason.BUDGET_SPENT: "Budget spent: $10.00 of the run budget of $10.00 has been spent.",
     EndReason.BUDGET_HELD: "Stopped by a budget: $99.90 of $100.00 of budget vision are used. The run was requeued.",
-    EndReason.IDLE: "Stopped as idle: Never touched its GPUs for 45m 00s: utilisation 0%.",
+    EndReason.IDLE: "Stopped because the run was idle: Never touched its GPUs for 45m 00s: utilisation 0%.",
     EndReason.HUNG: "Failure 1 of 3: the run hung: No progress for 6m 10s after step 145: rank 3 on n1 (GPU-d) spins. Retrying the run.",
     EndReason.REFUSED: "Unable to start the run. The image name is not valid.",
     EndReason.POSTPONED: "Postponed: The pod was rejected by a ResourceQuota of the namespace.",

@@ -25,7 +25,7 @@ _STORE = re.compile(r"\bStoreMisconfigured: (?P<what>the checkpoint store .+)")
 _ADDRESS = re.compile(r"\bInvalidInput: (?P<what>checkpoint_uri .+)")
 _MODULE = re.compile(r"(?:\w+\.)*ModuleNotFoundError: (?P<what>No module named .+)")
 
-_INSTALL = "Install the module in the environment or image of the run"
+_INSTALL = "Ensure that the module is installed in the run's environment or image"
 
 
 def why_flow_failed(message: str | None) -> Diagnosis | None:
@@ -41,8 +41,8 @@ def why_flow_failed(message: str | None) -> Diagnosis | None:
     if wrong := _PARAMETERS.match(text):
         what = " ".join(wrong["error"].split())
         return _permanent(
-            f"The parameters of the flow are invalid: {what}. Submit a new run with "
-            "valid parameters"
+            f"Validation of the flow parameters failed: {what}. Please submit a new run "
+            "with valid parameters"
         )
     raised = _RAISED.match(text)
     return None if raised is None else _why_raised(raised["error"])

@@ -97,7 +97,7 @@ def excuse_of(signs: EndSigns, outages: Sequence[Outage]) -> str | None:
         return None
     said = "\n".join((signs.state_message or "", *signs.output[-_READ_LINES:]))
     if not signs.has_begun and signs.is_folder_gone and signs.ended_at - signs.began_at <= _STARTS:
-        return "its run folder was deleted before its flow started"
+        return "its run directory was deleted before the flow started"
     # On a full disk the output of an engine does not say so: it cannot be written either.
     lacks_space = not signs.has_begun or _NO_ROOM_TO_SAVE.search(said) is not None
     if lacks_space and (outage := _during(outages, "disk", signs, _ECHO)):

@@ -27,7 +27,7 @@ PREFECT_STATE_TYPES = frozenset(
 # Ends of messages: what happens to the run after the attempt.
 _REQUEUED = ". The run was requeued"
 _RETRYING = ". Retrying the run"
-_WAITING_FOR_USER = ". The run waits, and is not charged, until a user corrects this"
+_WAITING_FOR_USER = ". The run is not charged and remains on hold until a user resolves this"
 _NOT_RETRIED = ". The run is not retried"
 
 # States in which a run waits for a worker to start it.
@@ -140,14 +140,14 @@ def _settlement(facts: EndFacts, max_failures: int, max_interruptions: int | Non
             why = facts.drain_message or "the maximum duration was exceeded"
             return _stopped(EndReason.TIMED_OUT, f"Timed out: {_clause(why)}.")
         case EndReason.BUDGET_SPENT:
-            why = facts.drain_message or "the budget of the run was used up"
+            why = facts.drain_message or "the run's budget was exhausted"
             return _stopped(EndReason.BUDGET_SPENT, f"Budget spent: {_clause(why)}.")
         case EndReason.BUDGET_HELD:
-            why = facts.drain_message or "a budget was used up"
+            why = facts.drain_message or "a budget was exhausted"
             return _again(EndReason.BUDGET_HELD, f"Stopped by a budget: {_clause(why)}{_REQUEUED}")
         case EndReason.IDLE:
-            why = facts.drain_message or "the GPUs of the run were not used"
-            return _stopped(EndReason.IDLE, f"Stopped as idle: {_clause(why)}.")
+            why = facts.drain_message or "the run did not use its GPUs"
+            return _stopped(EndReason.IDLE, (f"Stopped because the run was idle: {_clause(why)}."))
         case EndReason.HUNG:
             why = facts.drain_message or "the run did not make progress"
             return _charged(facts, EndReason.HUNG, f"the run hung: {_clause(why)}", max_failures)
@@ -243,7 +243,7 @@ def _withdrawn(facts: EndFacts) -> Settlement:
         end_reason=None,
         is_charged_failure=False,
         next_state="Scheduled" if facts.prefect_state_type == "PENDING" else None,
-        message="The attempt did not start, and the GPUs were released.",
+        message="The attempt did not start and its GPUs were released.",
     )
 
 
@@ -287,8 +287,8 @@ def _without_queue(settlement: Settlement) -> Settlement:
     return replace(
         settlement,
         next_state="Crashed",
-        message=f"{why.rstrip('.')}. The run cannot start again because its work queue was "
-        "deleted. Submit the run again.",
+        message=f"{why.rstrip('.')}. The run cannot be retried because its work queue was "
+        "deleted. Please submit the run again.",
     )
 
 
@@ -339,7 +339,7 @@ def _interrupted(facts: EndFacts, max_interruptions: int | None) -> Settlement:
     why = why or (
         "the process was stopped by an external signal"
         if facts.prefect_state_type == "SCHEDULED"
-        else "the machine or the worker was not available when the process ended"
+        else "the machine or the worker was unavailable when the process exited"
     )
     if max_interruptions is None or count < max_interruptions:
         return _again(EndReason.INTERRUPTED, f"Interrupted: {_clause(why)}{_RETRYING}")
@@ -397,9 +397,9 @@ def _crash(facts: EndFacts) -> str:
     if facts.prefect_state_type == "CRASHED" and facts.state_message:
         return facts.state_message
     if code == 0:
-        return "the process exited with exit code 0 before the run was complete"
+        return "the process exited with exit code 0 before the run completed"
     return (
-        "the process ended unexpectedly"
+        "the process exited unexpectedly"
         if code is None
         else (f"the process exited with exit code {code}")
     )

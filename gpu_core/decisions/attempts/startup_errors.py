@@ -9,16 +9,16 @@ from typing import NamedTuple
 from gpu_core.decisions.attempts.diagnosis import Diagnosis
 
 _DEPLOYED_CODE = (
-    "Add the code to the image or to the machine of the worker, or correct the entrypoint or the "
-    "pull steps of the deployment"
+    "Ensure that the code is available in the image or on the worker's machine and that the "
+    "deployment's entrypoint and pull steps are correct"
 )
 _INSTALL = (
-    "Install the missing package in the environment or image of the run, or correct the "
-    "entrypoint or the pull steps of the deployment"
+    "Ensure that the package is installed in the run's environment or image and that the "
+    "deployment's entrypoint and pull steps are correct"
 )
 _DRIVER = (
-    "Install the NVIDIA driver on the node, or the NVIDIA Container Toolkit, which makes the "
-    "driver available in containers"
+    "Ensure that the NVIDIA driver is installed on the node and is made available to "
+    "containers by the NVIDIA Container Toolkit"
 )
 
 
@@ -60,20 +60,20 @@ _SCRIPT_SIGNS = (
             + r"(?:Syntax|Indentation|Tab)Error\((?P<quote>['\"])(?P<why>.+)(?P=quote), "
             r"\(['\"](?P<where>[^'\"]+)['\"], (?P<number>\d+),"
         ),
-        "{where} has a syntax error in line {number}: {why}",
-        "Correct the line, or use the Python version for which the code is written",
+        "syntax error in {where}, line {number}: {why}",
+        "Ensure that the code is valid for the Python version of the run",
         is_permanent=True,
     ),
     _Sign(
         re.compile(_SCRIPT.pattern + r"(?P<why>NameError\(.+|AttributeError\(\"module '.+)"),
-        "loading {file} failed: {why}",
-        "Correct the code that runs when the file is imported",
+        "failed to load {file}: {why}",
+        "Ensure that the file can be imported without errors",
         is_permanent=True,
     ),
     _Sign(
         re.compile(_SCRIPT.pattern + r"(?P<why>.+)"),
-        "loading {file} failed: {why}",
-        "Correct the code that runs when the file is imported",
+        "failed to load {file}: {why}",
+        "Ensure that the file can be imported without errors",
     ),
 )
 _NO_FILE = re.compile(r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<file>.+?)'")
@@ -83,8 +83,8 @@ _NO_FILE = re.compile(r"FileNotFoundError: \[Errno 2\] No such file or directory
 _SIGNS = (
     _Sign(
         re.compile(r"No module named '?prefect'?$"),
-        "Prefect is not installed in the environment or image of the run",
-        "Install Prefect in the environment or image",
+        "Prefect is not installed in the run's environment or image",
+        "Ensure that Prefect is installed in the run's environment or image",
         is_permanent=True,
     ),
     _Sign(
@@ -93,30 +93,33 @@ _SIGNS = (
             r"^(?P<command>\S+) cannot be started: "
             r"(?P<why>No such file or directory|Permission denied|Exec format error)$"
         ),
-        "the command {command} cannot be started: {why}",
-        "Correct the job variable command, or install the program",
+        "failed to start the command {command}: {why}",
+        "Ensure that the `command` job variable is correct and that the program is installed",
         is_permanent=True,
     ),
     _Sign(
         re.compile(r"Encountered error while running (?P<step>[\w.]+)"),
-        "pull step {step} of the deployment failed",
-        "Check the step and its address, credentials and branch",
+        "failed to run the deployment's pull step {step}",
+        "Ensure that the step's URL, credentials and branch are correct",
     ),
     _Sign(
         re.compile(r"[Ff]unction with name '(?P<name>.+?)' not found in '(?P<file>.+?)'"),
         "flow {name!r} was not found in {file}",
-        "Correct the entrypoint of the deployment, or update the code",
+        "Ensure that the deployment's entrypoint is correct and that the code is up to date",
         is_permanent=True,
     ),
     _Sign(
         re.compile(r"httpx\.Connect(?:Error|Timeout)\b"),
         "unable to connect to the Prefect API",
-        "Set PREFECT_API_URL to an address that can be reached by the run",
+        "Ensure that PREFECT_API_URL is set to a URL that can be reached by the run",
     ),
     _Sign(
         re.compile(r"httpx\.ReadTimeout\b"),
         "the Prefect API did not respond in time",
-        "The server is running but slow. Provide more CPU time to the server and its database",
+        (
+            "The server is running but responding slowly. Ensure that the server and its "
+            "database have sufficient CPU resources"
+        ),
     ),
 )
 # A flow that is deployed as a module; or what a program handled that a signal ended.
@@ -192,5 +195,5 @@ def _why_script_is_missing(script: str, lines: Sequence[str]) -> Diagnosis | Non
 
 
 def _diagnosis(what: str, remedy: str, *, is_permanent: bool) -> Diagnosis:
-    message = f"The flow did not begin: {what[:_LONGEST_WHAT].rstrip('.')}. {remedy}."
+    message = f"Failed to start the flow: {what[:_LONGEST_WHAT].rstrip('.')}. {remedy}."
     return Diagnosis(message=message, is_permanent=is_permanent)

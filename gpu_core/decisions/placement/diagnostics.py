@@ -82,10 +82,10 @@ def diagnose(shape: Shape, node_infos: Iterable[NodeInfo]) -> NotPlaced:
 
 def _no_nodes(shape: Shape) -> NeverFits:
     if not shape.gpu_count:
-        return NeverFits(summary="The pool does not have any nodes.", resolution="Add a node.")
+        return NeverFits(summary="No nodes are available in this pool.", resolution="Add a node.")
     return NeverFits(
-        summary="The pool does not have any GPUs.",
-        resolution="Add a node with GPUs, or set gpu_count to 0.",
+        summary="No GPUs are available in this pool.",
+        resolution="You can add a node with GPUs or set `gpu_count` to 0.",
         numbers={"wanted_gpus": shape.gpu_count * shape.nodes, "gpus": 0},
     )
 
@@ -97,7 +97,7 @@ def _no_such_type(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     return NeverFits(
         summary=f"No {' or '.join(shape.gpu_types)} GPU is available in this pool. Available GPU "
         f"types: {listed(there)}.",
-        resolution=f"Set gpu_type to {choice}, or add a matching node.",
+        resolution=f"You can set `gpu_type` to {choice}, or add a matching node.",
         numbers={"wanted_gpu_types": ", ".join(shape.gpu_types), "gpu_types": ", ".join(there)},
     )
 
@@ -107,7 +107,7 @@ def _no_such_capacity(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     return NeverFits(
         summary=f"No matching {shape.capacity_type} GPU is available. Available capacity types: "
         f"{there}.",
-        resolution="Set capacity_type to 'auto', or add a matching node.",
+        resolution="You can set `capacity_type` to 'auto' or add a matching node.",
         numbers={"wanted_capacity_type": shape.capacity_type, "capacity_types": there},
     )
 
@@ -118,7 +118,7 @@ def _gpus_too_small(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     return NeverFits(
         summary=f"Requires GPUs with {shape.gpu_memory_gib} GiB, but the memory of matching GPUs "
         f"{known}.",
-        resolution="Reduce gpu_memory_gib, or add a node with larger GPUs.",
+        resolution="You can reduce `gpu_memory_gib` or add a node with larger GPUs.",
         numbers={"wanted_memory_gib": shape.gpu_memory_gib, "largest_memory_gib": largest},
     )
 
@@ -128,8 +128,8 @@ def _no_such_labels(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     if shape.same_label is not None:
         wanted.append(f"any {shape.same_label}")
     return NeverFits(
-        summary=f"No matching node has the labels {listed(wanted)}.",
-        resolution="Request different node_labels, or add the labels to a node.",
+        summary=f"No matching node has the required labels {listed(wanted)}.",
+        resolution="You can change `node_labels` or add the labels to a node.",
         numbers={"wanted_labels": ", ".join(wanted), "nodes": len(nodes)},
     )
 
@@ -137,8 +137,10 @@ def _no_such_labels(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
 def _not_tolerated(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     taints = listed(set().union(*(node.taints for node in nodes)) - shape.tolerations)
     return NeverFits(
-        summary=f"All matching nodes have taints that the run does not tolerate: {taints}.",
-        resolution="Add tolerations to the pool's template, or remove the taints from a node.",
+        summary=f"All matching nodes have untolerated taints: {taints}.",
+        resolution=(
+            "You can add tolerations to the base job template or remove the taints from a node."
+        ),
         numbers={"taints": taints, "nodes": len(nodes)},
     )
 
@@ -147,15 +149,18 @@ def _not_divisible(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     if shape.mig_profile is not None:
         there = listed({name for node in nodes for name in _profiles_of(node)})
         return NeverFits(
-            summary=f"No matching GPU has MIG instances {shape.mig_profile}. Available MIG "
-            f"profiles: {there}.",
-            resolution="Request a different mig_profile, or add a node with this profile.",
+            summary=f"No matching GPU provides the MIG profile {shape.mig_profile}. "
+            f"Available MIG profiles: {there}.",
+            resolution=(
+                "You can request a different `mig_profile` or add a node that "
+                "provides this profile."
+            ),
             numbers={"wanted_mig_profile": shape.mig_profile, "mig_profiles": there},
         )
     if shape.is_whole:
         return NeverFits(
             summary=f"Requires whole GPUs, but all matching GPUs are {_how_divided(nodes)}.",
-            resolution=f"Request {_parts_of(nodes)}, or add a node with whole GPUs.",
+            resolution=f"You can request {_parts_of(nodes)}, or add a node with whole GPUs.",
             numbers={"wanted_gpus": shape.gpu_count * shape.nodes, "nodes": len(nodes)},
         )
     largest_milli = max(
@@ -163,10 +168,11 @@ def _not_divisible(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     )
     if largest_milli:
         return NeverFits(
-            summary=f"Needs {shape.gpu_count} × {shape.gpu_share_milli / WHOLE_GPU_MILLI:g} of a "
-            "GPU, but a run can use only one share, and the largest is "
-            f"{largest_milli / WHOLE_GPU_MILLI:g}.",
-            resolution="Request a single share of this size or a whole GPU.",
+            summary=f"Requires {shape.gpu_count} × "
+            f"{shape.gpu_share_milli / WHOLE_GPU_MILLI:g} of a GPU, but only one "
+            f"share of at most {largest_milli / WHOLE_GPU_MILLI:g} can be assigned "
+            "to a run.",
+            resolution="You can request a single share of this size or a whole GPU.",
             numbers={
                 "wanted_gpu_share_milli": shape.gpu_share_milli,
                 "largest_gpu_share_milli": largest_milli,
@@ -175,7 +181,7 @@ def _not_divisible(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     return NeverFits(
         summary=f"Requires {shape.gpu_share_milli / WHOLE_GPU_MILLI:g} of a GPU, but GPU sharing "
         "is not enabled on any matching node.",
-        resolution="Request a whole GPU, or enable GPU sharing on a node.",
+        resolution="You can request a whole GPU or enable GPU sharing on a node.",
         numbers={"wanted_gpu_share_milli": shape.gpu_share_milli, "nodes": len(nodes)},
     )
 
@@ -199,9 +205,12 @@ def _parts_of(nodes: Sequence[Node]) -> str:
 def _nodes_too_small(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     largest = max(len(node.gpu_ids) for node in nodes)
     return NeverFits(
-        summary=f"Needs {shape.gpu_count} GPUs on one node, but the largest matching node has "
-        f"{largest}.",
-        resolution=f"Set gpu_count to {largest} or less, or add a larger node.",
+        summary=f"Requires {shape.gpu_count} GPUs on a single node, but the largest "
+        f"matching node has {largest}.",
+        resolution=(
+            f"The value of `gpu_count` must be less than or equal to {largest} unless a "
+            "larger node is added."
+        ),
         numbers={"wanted_gpus_per_node": shape.gpu_count, "largest_node_gpus": largest},
     )
 
@@ -210,9 +219,10 @@ def _cpu_or_memory_too_small(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     sizes = sorted({(n.cpu_milli or 0, n.memory_mib or 0) for n in nodes}, reverse=True)
     most_cpu, most_memory = sizes[0][0], max(memory for _, memory in sizes)
     return NeverFits(
-        summary=f"Needs {shape.cpu_milli} milli-CPU and {shape.memory_mib} MiB on one node, but "
-        f"no node has both. The largest nodes have {most_cpu} milli-CPU and {most_memory} MiB.",
-        resolution="Request less CPU or memory, or add a larger node.",
+        summary=f"Requires {shape.cpu_milli} milli-CPU and {shape.memory_mib} MiB on a "
+        "single node, but no node provides both. The largest nodes provide "
+        f"{most_cpu} milli-CPU and {most_memory} MiB.",
+        resolution="You can reduce the CPU and memory requests or add a larger node.",
         numbers={
             "wanted_cpu_milli": shape.cpu_milli,
             "wanted_memory_mib": shape.memory_mib,
@@ -225,9 +235,11 @@ def _cpu_or_memory_too_small(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
 def _too_few_nodes(shape: Shape, most: int) -> NeverFits:
     label = "" if shape.same_label is None else f", of one {shape.same_label},"
     return NeverFits(
-        summary=f"Needs {shape.nodes} nodes of one GPU type and capacity type{label} with "
-        f"{shape.gpu_count} GPUs each, but at most {most} are available.",
-        resolution=f"Set nodes to {most} or less, or add nodes.",
+        summary=f"Requires {shape.nodes} nodes of one GPU type and capacity type{label} "
+        f"with {shape.gpu_count} GPUs each, but at most {most} are available.",
+        resolution=(
+            f"The value of `nodes` must be less than or equal to {most} unless nodes are added."
+        ),
         numbers={"wanted_nodes": shape.nodes, "most_nodes": most},
     )
 

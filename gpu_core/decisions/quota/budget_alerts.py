@@ -60,15 +60,15 @@ class BudgetAlert(NamedTuple):
 
 _AT_LIMIT: Mapping[Mode, str] = {
     "soft": "Runs can still start because the budget is soft.",
-    "hard": "New runs in this budget do not start until the period ends.",
-    "stop": "Active runs save, stop, and resume after the period ends. New runs do not start "
-    "until then.",
+    "hard": "New runs in this budget are not started until the period ends.",
+    "stop": "Active runs save a checkpoint and stop, resuming after the period ends. New "
+    "runs are not started until then.",
 }
 
 _AT_LIMIT_OF_QUEUE: Mapping[Mode, str] = {
-    "soft": "Runs in queue {} continue, and new runs in it can still start.",
-    "hard": "Runs in queue {} continue, but new runs do not start.",
-    "stop": "Runs in queue {} save and stop.",
+    "soft": "Runs in queue {} are not affected.",
+    "hard": "Active runs in queue {} continue, but no new runs are started.",
+    "stop": "Active runs in queue {} save a checkpoint and stop.",
 }
 
 

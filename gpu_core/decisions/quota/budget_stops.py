@@ -30,9 +30,10 @@ class BudgetStop(NamedTuple):
         """The numbers, and when it resumes, as one sentence."""
         budget = self.budget
         return (
-            f"{budget.text(self.used)} of {budget.text(budget.limit)} of budget {budget.name} are "
-            f"used. It resumes from its newest checkpoint when there is room; the next period "
-            f"begins {self.ends_at:%Y-%m-%d %H:%M} UTC."
+            f"{budget.text(self.used)} of {budget.text(budget.limit)} of budget "
+            f"{budget.name} has been used. The run resumes from its latest checkpoint once "
+            f"the budget allows it. The next period starts at {self.ends_at:%Y-%m-%d %H:%M} "
+            "UTC."
         )
 
 

@@ -121,8 +121,8 @@ class NextAttempts:
             failures = len(spot_failures(attempts, changeover_s))
             return _Choice(
                 Capacity.ON_DEMAND,
-                f"{ON_DEMAND}: it was interrupted on spot {failures} times in a row too soon, "
-                f"which the run avoids until {until:%H:%M:%S}",
+                f"{ON_DEMAND}: spot is excluded until {until:%H:%M:%S} after {failures} "
+                "consecutive early interruptions",
             )
         if self._policy.critical_on_demand and self._view.is_critical(workload):
             return _Choice(Capacity.ON_DEMAND, f"{ON_DEMAND}: {SENTENCES[Rule.CRITICAL]}")
@@ -166,7 +166,7 @@ class NextAttempts:
                 return None
             saving = 1 - spot_price / steady_price
             return _Choice(
-                Capacity.SPOT, f"{SPOT}: it is free, saves {saving:.0%}, and there is no deadline"
+                Capacity.SPOT, (f"{SPOT}: available, saves {saving:.0%} and no deadline is set")
             )
         gpus = workload.shape.total_gpu_milli / WHOLE_GPU_MILLI
         mix = choose_for_mix(self._spot_gpus, self._steady_gpus, gpus, target)

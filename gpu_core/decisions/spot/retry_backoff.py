@@ -50,9 +50,9 @@ def postponed_hold(attempts: Sequence[Attempt], now: datetime) -> Hold | None:
         )
     return Hold(
         reason=Reason.WAITING_FOR_CLUSTER_QUOTA,
-        summary=last.end_message or "The cluster did not accept the pods.",
-        resolution="Wait for other pods in the namespace to finish, or increase the quota. The "
-        f"next attempt starts at {until:%H:%M:%S} UTC.",
+        summary=last.end_message or "The cluster rejected the pods.",
+        resolution="You can increase the quota or wait for other pods in the namespace to "
+        f"finish. The next attempt starts at {until:%H:%M:%S} UTC.",
     )
 
 

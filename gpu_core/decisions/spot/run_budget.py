@@ -18,7 +18,7 @@ from gpu_core.decisions.spot.deadline_feasibility import BudgetStage, budget_sta
 from gpu_core.decisions.spot.state import Capacity, CapacityState
 from gpu_core.decisions.spot.survival import SpotRecord
 
-_REMEDY = "Increase the job variable budget_usd, or reduce the work"
+_REMEDY = "You can increase the `budget_usd` job variable or reduce the amount of work"
 
 
 class RunBudgetUse(NamedTuple):
@@ -93,8 +93,9 @@ def why_unpayable(workload: Workload, view: CapacityView) -> str | None:
     due = workload.deadline_at
     if due is not None and due <= workload.submitted_at:
         return (
-            f"The deadline {due:%Y-%m-%d %H:%M} UTC is not later than the submission of the run. "
-            "Set the job variable deadline to a later time or to a duration."
+            f"The deadline {due:%Y-%m-%d %H:%M} UTC must be later than the submission of "
+            "the run. Please set the `deadline` job variable to a later time or to a "
+            "duration."
         )
     state = _undisturbed(workload, view)
     if state is None:

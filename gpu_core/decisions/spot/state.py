@@ -69,8 +69,8 @@ class RemainingWork(NamedTuple):
     def reason(self) -> str:
         """The numbers as part of a sentence."""
         return (
-            f"{format_usd(self.left_micro_usd)} of its budget are left, the rest costs "
-            f"{format_usd(self.spot_micro_usd)} on spot and "
+            f"{format_usd(self.left_micro_usd)} of the budget remains, with "
+            f"{format_usd(self.spot_micro_usd)} required on spot and "
             f"{format_usd(self.on_demand_micro_usd)} on on-demand"
         )
 
@@ -158,7 +158,9 @@ class CapacityDecision(NamedTuple):
         if self.rest is not None:
             parts.append(self.rest.reason)
         if self.stay_work_s is not None:
-            parts.append(f"a stay is expected to do {format_duration(self.stay_work_s)} of work")
+            parts.append(
+                f"an instance is expected to complete {format_duration(self.stay_work_s)} of work"
+            )
         if self.patience_s is not None:
             age, patience = format_duration(self.spot_age_s), format_duration(self.patience_s)
             parts.append(f"{age} of {patience}")
@@ -170,7 +172,7 @@ class CapacityDecision(NamedTuple):
         if self.slack_s is not None:
             parts.append(f"slack {'-' * (self.slack_s < 0)}{format_duration(abs(self.slack_s))}")
         if self.price_ratio is None:
-            parts.append("prices unknown: decided by the deadline only")
+            parts.append("prices unknown, using the deadline only")
         else:
             parts.append(f"on-demand costs {self.price_ratio:.2f} times spot")
         if self.slack_s is not None and self.changeover is not None:
@@ -179,23 +181,23 @@ class CapacityDecision(NamedTuple):
 
 
 SENTENCES = {
-    Rule.DONE: "no work is left",
-    Rule.BUDGET_SPENT: "its budget does not last until the next poll",
-    Rule.BUDGET_NEEDS_SPOT: "its budget holds on spot only",
-    Rule.CRITICAL: "critical work runs on on-demand",
+    Rule.DONE: "no work remaining",
+    Rule.BUDGET_SPENT: "the budget would be exceeded before the next poll",
+    Rule.BUDGET_NEEDS_SPOT: "the budget is sufficient for spot only",
+    Rule.CRITICAL: "critical work requires on-demand capacity",
     Rule.SPOT_NOT_CHEAPER: "spot is not cheaper",
-    Rule.STAY_ON_SPOT: "it stays on spot until it is interrupted",
-    Rule.SPOT_TOO_SHORT: "spot recently ended before it had paid for a start",
-    Rule.ON_DEMAND_FULL: "no on-demand GPU is available, and spot is up",
+    Rule.STAY_ON_SPOT: "remaining on spot until interrupted",
+    Rule.SPOT_TOO_SHORT: ("recently interrupted on spot before recovering the cost of starting"),
+    Rule.ON_DEMAND_FULL: "no on-demand GPUs available, using spot",
     Rule.TAKE_SPOT: "spot is up",
-    Rule.SAFETY_NET: "more waiting or another change could miss the deadline",
-    Rule.TOO_LATE: "the deadline cannot be met any more",
-    Rule.BEHIND: "it is behind its line",
-    Rule.AHEAD: "it is ahead of its line",
-    Rule.WAIT_FOR_SPOT: "spot is unavailable and worth waiting for",
+    Rule.SAFETY_NET: "waiting or switching again could cause the deadline to be missed",
+    Rule.TOO_LATE: "the deadline can no longer be met",
+    Rule.BEHIND: "progress is behind schedule",
+    Rule.AHEAD: "progress is ahead of schedule",
+    Rule.WAIT_FOR_SPOT: "spot is currently unavailable",
     Rule.OUT_OF_PATIENCE: "spot has been unavailable for too long",
-    Rule.SPOT_UNPROVEN: "spot is back but unproven",
-    Rule.SPOT_PROVEN: "spot has proved itself",
-    Rule.STAY_ON_DEMAND: "it stays on on-demand",
+    Rule.SPOT_UNPROVEN: "spot is available again but not yet considered stable",
+    Rule.SPOT_PROVEN: "spot is considered stable",
+    Rule.STAY_ON_DEMAND: "remaining on on-demand",
 }
 """The text of each rule, as the second half of a sentence."""

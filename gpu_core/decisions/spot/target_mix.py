@@ -18,8 +18,8 @@ class MixChoice:
     def reason(self) -> str:
         """The choice and its numbers as one sentence."""
         return (
-            f"{self.capacity_type}: {self.spot_share:.0%} of the GPUs are then on spot, "
-            f"{self.target_spot_share:.0%} are wanted"
+            f"{self.capacity_type}: {self.spot_share:.0%} of the GPUs will be on spot, with "
+            f"a target of {self.target_spot_share:.0%}"
         )
 
 

@@ -7,11 +7,11 @@ from gpu_core.decisions.model.workload import Hold
 from gpu_core.decisions.spot.state import SENTENCES, CapacityDecision, Rule
 
 _RESOLUTION = (
-    "The run starts when spot is available, or on on-demand capacity when it cannot wait longer."
+    "The run starts once spot is available, or on on-demand capacity if it can no longer wait."
 )
 _WHEN_IT_CAN_PAY = (
-    "The run starts when spot is available. To use on-demand capacity, increase the job variable "
-    "budget_usd."
+    "The run starts once spot is available. To use on-demand capacity, increase the "
+    "`budget_usd` job variable."
 )
 
 

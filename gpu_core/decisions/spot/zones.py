@@ -67,11 +67,11 @@ class ZoneChoice:
         if not self.scores:
             return "there is no zone"
         if self.zone is None:
-            return f"every zone has failed recently; next try at {self.retry_at:%H:%M:%S}"
+            return f"all zones have failed recently; retrying at {self.retry_at:%H:%M:%S}"
         first, *others = sorted(self.scores, key=lambda score: score.zone != self.zone)
         of_others = "".join(f", {other.zone} {format_duration(other.useful_s)}" for other in others)
         useful = format_duration(first.useful_s)
-        return f"{first.zone}: a stay is thought to give {useful} of useful time{of_others}"
+        return f"{first.zone}: expected to provide {useful} of useful time{of_others}"
 
 
 def choose_zone(

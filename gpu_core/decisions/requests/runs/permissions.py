@@ -76,5 +76,7 @@ def not_permitted(team: str | None, excess: Sequence[str], policy: Policy) -> Ho
     return Hold(
         reason=Reason.NOT_PERMITTED,
         summary=f"Held: {who} is not permitted to {', or to '.join(excess)}.",
-        resolution=f"Submit the run again within these limits, or change {section} in the policy.",
+        resolution=(
+            f"Please submit the run again within these limits or change {section} in the policy."
+        ),
     )

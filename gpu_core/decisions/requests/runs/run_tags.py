@@ -18,5 +18,7 @@ def held_by_tag(tags: Collection[str]) -> Hold | None:
     return Hold(
         reason=Reason.HELD,
         summary=f"Held by a user with the tag {HOLD_TAG!r}.",
-        resolution="Remove the tag in Prefect, or run `prefect-gpu release RUN`.",
+        resolution=(
+            "To release the run, remove the tag in Prefect or run `prefect-gpu release RUN`."
+        ),
     )

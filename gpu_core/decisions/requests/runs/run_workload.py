@@ -38,7 +38,7 @@ def run_limits(request: GpuRequest, policy: Policy) -> RunLimits:
     if wanted_s is not None and longest_s is not None and wanted_s > longest_s:
         raise InvalidInput(
             "max_duration",
-            "is over the policy's limit",
+            "exceeds the limit in the policy",
             got=format_duration(wanted_s),
             allowed=f"at most {format_duration(longest_s)} (limits.max_duration)",
         )
@@ -132,11 +132,11 @@ def _deadline_at(request: GpuRequest, submitted_at: datetime) -> datetime | None
     if at is not None and at <= submitted_at:
         raise InvalidInput(
             "deadline",
-            "is not after the run's submission",
+            "must be later than the run's submission",
             got=at.isoformat(),
             allowed=f"later than {submitted_at.isoformat(timespec='seconds')}, or a duration such "
             "as '6h' from submission",
-            remedy="submit the run again with another deadline, or without one",
+            remedy="please submit the run again with a later deadline or without a deadline",
         )
     return at
 
@@ -159,7 +159,7 @@ def _check_gpu_limit(request: GpuRequest, policy: Policy) -> None:
     if most is not None and wanted > most:
         raise InvalidInput(
             "gpu_count" if request.nodes == 1 else "gpu_count × nodes",
-            "is over the policy's limit",
+            "exceeds the limit in the policy",
             got=wanted,
             allowed=f"at most {most} GPUs for one run (limits.max_gpus_per_run)",
         )
@@ -185,7 +185,7 @@ def _unknown_queue(queue: str, policy: Policy) -> Hold:
     meant = f". Did you mean {nearest!r}?" if nearest else "."
     return Hold(
         reason=Reason.UNKNOWN_QUEUE,
-        summary=f"Held: no priority found in the policy for the queue {queue!r}{meant}",
-        resolution=f"Add {queue!r} to the priorities in the policy, or set gpu_priority to one of "
-        f"{listed(policy.priorities)}.",
+        summary=f"Held: the policy does not define a priority for queue {queue!r}{meant}",
+        resolution=f"You can add {queue!r} to the priorities in the policy or set "
+        f"`gpu_priority` to one of {listed(policy.priorities)}.",
     )

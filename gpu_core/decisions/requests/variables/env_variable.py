@@ -92,9 +92,11 @@ def env_of_process(env: object) -> dict[str, Any]:
         if "valueFrom" in item:
             raise InvalidInput(
                 f"{_FIELD}.{name}",
-                "has valueFrom, which names objects of Kubernetes",
+                "uses valueFrom, which refers to Kubernetes objects",
                 allowed="a value, as on every gpu-process pool",
-                remedy="give it a value, such as a reference to a Secret block of Prefect",
+                remedy=(
+                    "please specify a value, for example a reference to a Prefect Secret block"
+                ),
             )
     return {name: item["value"] for name, item in items.items()}
 

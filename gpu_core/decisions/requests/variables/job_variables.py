@@ -239,9 +239,7 @@ def parse_request(variables: Mapping[str, object], other_known: Collection[str])
     # Each is compared with all known names: of very many only the first are.
     errors = [unknown_name(name, name, known) for name in unknown[:_MOST_UNKNOWN]]
     if len(unknown) > _MOST_UNKNOWN:
-        errors.append(
-            InvalidInput("job_variables", f"have {len(unknown):,} names that are not known")
-        )
+        errors.append(InvalidInput("job_variables", f"contain {len(unknown):,} unknown names"))
     of_others = {name: value for name, value in variables.items() if name in other_known}
     errors += [error for name, value in of_others.items() if (error := _not_json(name, value))]
     given = {name: variables[name] for name in ours if variables.get(name) is not None}
@@ -283,7 +281,7 @@ def _contradictions(request: GpuRequest) -> list[InvalidInput]:
         errors.append(
             InvalidInput(
                 "gpu_fraction",
-                "says the part of a GPU that mig_profile says too",
+                "cannot be combined with mig_profile",
                 got=request.gpu_fraction,
                 remedy="leave one of them out",
             )

@@ -43,7 +43,7 @@ def parse_gpu_types(value: object, field: str) -> tuple[str, ...]:
     if AUTO in types or not all(_GPU_TYPE.fullmatch(name) for name in types):
         raise InvalidInput(field, "is not a list of GPU types", allowed=_GPU_TYPE_HELP)
     if len(set(types)) < len(types):
-        raise InvalidInput(field, "names a GPU type twice", allowed=_GPU_TYPE_HELP)
+        raise InvalidInput(field, "contains a duplicate GPU type", allowed=_GPU_TYPE_HELP)
     return tuple(types)
 
 

@@ -27,8 +27,12 @@ _CHOICES = (
     ("micro_batch", "Micro-batch"),
 )
 """What is chosen for a workload: its name among the numbers, and in the summary."""
-_AFTER_THAT_RUN = "The run starts after that run, or on GPUs that are not suitable for that run."
-_AFTER_THOSE_RUNS = "The run starts after those runs, or on GPUs that are not suitable for them."
+_AFTER_THAT_RUN = (
+    "The run can start after that run, or on GPUs that do not meet that run's requirements."
+)
+_AFTER_THOSE_RUNS = (
+    "The run can start after those runs, or on GPUs that do not meet their requirements."
+)
 _NO_REASONS = (None,) * len(_CHOICES)
 
 
@@ -86,8 +90,8 @@ def previous_attempt_ending(workload: Workload, position: int = 0) -> Explanatio
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.PREVIOUS_ATTEMPT_ENDING,
-        summary="Waiting for the last process of the previous attempt to exit.",
-        resolution="The run starts after the previous attempt has released its GPUs.",
+        summary="Waiting for the previous attempt's last process to exit.",
+        resolution="The run can start once the previous attempt's GPUs are released.",
         position=position,
     )
 
@@ -109,9 +113,9 @@ def exceeds_max_gpus(workload: Workload, policy: ScalePolicy, position: int = 0)
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_GPUS,
-        summary=f"Waiting for {wanted_text(workload)}: new nodes would exceed scale.max_gpus, "
-        f"{policy.max_gpus}.",
-        resolution="The run starts when other nodes have been removed, or if scale.max_gpus is "
+        summary=f"Waiting for {wanted_text(workload)}: adding nodes would exceed "
+        f"`scale.max_gpus` ({policy.max_gpus}).",
+        resolution="The run can start once other nodes are removed or `scale.max_gpus` is "
         "increased.",
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus, "max_gpus": policy.max_gpus},
@@ -123,10 +127,10 @@ def capacity_closed(workload: Workload, position: int) -> Explanation:
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.CAPACITY_CLOSED,
-        summary=f"Waiting for {wanted_text(workload)}: the free GPUs are closed for maintenance "
-        "or an advance reservation before this run ends.",
-        resolution="The run starts afterwards or on other GPUs. To start earlier, set a shorter "
-        "expected_duration.",
+        summary=f"Waiting for {wanted_text(workload)}: the free GPUs enter maintenance or "
+        "an advance reservation before this run ends.",
+        resolution="The run can start afterwards or on other GPUs. You can set a shorter "
+        "`expected_duration` to start earlier.",
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus},
     )
@@ -137,8 +141,8 @@ def with_unfinished_search(workload: Workload, explain: Explain, position: int) 
     explanation = explain(workload, position=position)
     return replace(
         explanation,
-        resolution=f"{explanation.resolution} No runs to preempt were found within the work limit "
-        "of a cycle, but there might be some.",
+        resolution=f"{explanation.resolution} No preemption candidates were found before "
+        "the search limit of the cycle was reached.",
         numbers={**explanation.numbers, "preemption": "not found"},
     )
 
@@ -146,14 +150,14 @@ def with_unfinished_search(workload: Workload, explain: Explain, position: int) 
 def backfill_would_delay(workload: Workload, position: int) -> Explanation:
     """GPUs are free, but reserved for a workload ahead before it would end."""
     known = workload.run_time is not None or workload.expected_duration_s is not None
-    end = "ends after that run starts" if known else "has an unknown duration"
+    end = "would finish after that run's start" if known else "has an unknown duration"
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.RESERVED_AHEAD,
-        summary=f"Waiting for {wanted_text(workload)}: the free GPUs are reserved for a run ahead, "
-        f"and this run {end}.",
-        resolution="The run starts after the run ahead. To start earlier, set a shorter "
-        "expected_duration.",
+        summary=f"Waiting for {wanted_text(workload)}: the free GPUs are reserved for a run "
+        f"ahead and this run {end}.",
+        resolution="The run can start after the run ahead. You can set a shorter "
+        "`expected_duration` to allow backfilling.",
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus},
     )
@@ -164,9 +168,9 @@ def spare_is_left(workload: Workload, position: int, spare: int) -> Explanation:
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.RESERVED_AHEAD,
-        summary=f"Waiting for {wanted_text(workload)}: the policy keeps {spare} of the free GPUs "
-        "for runs of the highest priority.",
-        resolution="The run starts when more GPUs are free, or if preemption.spare_gpus is "
+        summary=f"Waiting for {wanted_text(workload)}: the policy reserves {spare} of the "
+        "free GPUs for runs with the highest priority.",
+        resolution="The run can start once more GPUs are free or `preemption.spare_gpus` is "
         "reduced.",
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus, "spare_gpus": spare},
@@ -203,11 +207,11 @@ def waiting_for_victims(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_VICTIMS,
         summary=f"Waiting for {wanted_text(workload)}: {names_text(names)} "
-        f"{'releases' if len(names) == 1 else 'release'} {count(coming, 'GPU')}{by}.",
-        resolution=f"The run starts after {_those(names)} saved progress and stopped."
+        f"{'is' if len(names) == 1 else 'are'} releasing {count(coming, 'GPU')}{by}.",
+        resolution=f"The run can start once {_those(names)} saved a checkpoint and stopped."
         if is_certain
-        else f"The run starts after {_those(names)} stopped, unless the GPUs are needed by a run "
-        "ahead.",
+        else f"The run can start once {_those(names)} stopped, unless the GPUs are required "
+        "by a run ahead.",
         position=position,
         expected_start_at=latest if is_certain else None,
         numbers={"wanted_gpus": workload.shape.total_gpus, "coming_gpus": coming},
@@ -250,21 +254,19 @@ def min_runtime_protects(
         parts = {
             "while they are starting": starting,
             "within the minimum run time": len(protected) - starting - repaying,
-            "before they have worked for as long as their preemptions have cost": repaying,
+            "before they have recovered the time lost to preemption": repaying,
         }
         why = f"not {' or '.join(part for part, runs in parts.items() if runs)}, until {until}"
         if repaying == len(protected) == 1:
-            why = (
-                "not before the run has worked for as long as its preemptions have cost, until "
-                f"{until}"
-            )
+            why = f"not before the run has recovered the time lost to preemption, until {until}"
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.MIN_RUNTIME_PROTECTS,
         summary=f"Waiting for {wanted_text(workload)}: {names_text(protected)} can be preempted, "
         f"but {why}.",
-        resolution=f"The run then preempts {'that run' if len(protected) == 1 else 'them'}, "
-        "unless enough GPUs become free earlier.",
+        resolution="The run will then preempt "
+        f"{'that run' if len(protected) == 1 else 'them'} unless enough GPUs "
+        "become available earlier.",
         position=position,
         expected_start_at=instant(starts_s),
         numbers={
@@ -284,8 +286,8 @@ _MOST_NAMED = 2
 def _withheld(nodes: Sequence[Node]) -> list[str]:
     """The GPUs of nodes with a held one: whose, and why."""
     named = [
-        f"{count(len(node.gpu_ids), 'GPU')} of {node.name} withheld, because a pod on that node "
-        f"might receive the held GPU ({node.machine.why_held})"
+        f"{count(len(node.gpu_ids), 'GPU')} of {node.name} withheld because the held GPU "
+        f"might be assigned to a pod on that node ({node.machine.why_held})"
         for node in nodes[:_MOST_NAMED]
         if node.machine is not None
     ]
@@ -301,18 +303,18 @@ def _what_frees(withheld: Sequence[Node], *, needs_repair: bool) -> str:
     ]
     if not needs_repair:
         first = (
-            "No run ahead in the queue waits for these GPUs. The run starts when enough of them "
-            "are free."
+            "No run ahead in the queue requires these GPUs. The run can start once enough "
+            "GPUs are available."
         )
     elif withheld:
         first = (
-            "Not enough GPUs are usable. The run starts when the held GPUs are freed, "
+            "Insufficient usable GPUs. The run can start once the held GPUs are freed, "
             "withdrawn or replaced."
         )
     else:
         first = (
-            "Not enough GPUs are usable. The run starts when they are repaired, replaced or "
-            "released by other processes."
+            "Insufficient usable GPUs. The run can start once GPUs are repaired, replaced "
+            "or released by other processes."
         )
     return first + "".join(helps)
 
@@ -336,7 +338,7 @@ def waiting_for_gpus(
     unhealthy = not_placed.unhealthy_gpus - sum(len(n.gpu_ids) for n in not_placed.withheld)
     if unhealthy:
         verb = "is" if unhealthy == 1 else "are"
-        parts.append(f"{unhealthy} {verb} unhealthy or used by others")
+        parts.append(f"{unhealthy} {verb} unhealthy or in use by other workloads")
     parts += _withheld(not_placed.withheld)
     if not_placed.avoided_free_gpus:
         parts.append(_avoided(not_placed.avoided_free_gpus, workload))
@@ -364,8 +366,8 @@ def waiting_for_gpus(
 def _avoided(gpus: int, workload: Workload) -> str:
     """The GPUs of nodes that it avoids for some time, for `Reason.WAITING_FOR_GPUS`."""
     until = workload.avoided_until
-    text = f"{gpus} free on nodes on which this run failed recently"
-    return text if until is None else f"{text}, which the run avoids until {until:%H:%M:%S} UTC"
+    text = f"{gpus} free on nodes where this run recently failed"
+    return text if until is None else f"{text}, excluded until {until:%H:%M:%S} UTC"
 
 
 def _avoided_until(workload: Workload) -> dict[str, str]:

@@ -14,9 +14,9 @@ def exceeds_quota(workload: Workload, numbers: Mapping[str, int], position: int 
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.EXCEEDS_QUOTA,
-        summary=f"Needs {wanted_gpus_text(workload)}: {_team(workload)} can hold at most "
-        f"{numbers['most_gpus']}, including borrowed GPUs.",
-        resolution="Request fewer GPUs, or increase the nominal quota or the borrowing limit.",
+        summary=f"Requires {wanted_gpus_text(workload)}, but {_team(workload)} can use at "
+        f"most {numbers['most_gpus']}, including borrowed GPUs.",
+        resolution=("You can request fewer GPUs or increase the nominal quota or borrowing limit."),
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus, **numbers},
     )
@@ -33,12 +33,12 @@ def user_limit(workload: Workload, left_gpus: int, most_gpus: int, position: int
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.USER_LIMIT,
-        summary=f"Needs {wanted_gpus_text(workload)}: {_user(workload)} can hold "
+        summary=f"Requires {wanted_gpus_text(workload)}, but {_user(workload)} can only use "
         f"{count(left_gpus, 'more GPU')}.",
-        resolution=f"The run can never start because a user can hold at most {most_gpus}. Request "
-        "fewer GPUs, or increase max_gpus_per_user."
+        resolution=f"The run cannot start because each user is limited to {most_gpus}. "
+        "Please request fewer GPUs or increase `max_gpus_per_user`."
         if is_hopeless
-        else "The run starts when other runs of this user have finished.",
+        else "The run can start once other runs of this user finish.",
         position=position,
         numbers={
             "wanted_gpus": workload.shape.total_gpus,
@@ -51,12 +51,12 @@ def user_limit(workload: Workload, left_gpus: int, most_gpus: int, position: int
 def over_budget(workload: Workload, check: BudgetCheck, position: int) -> Explanation:
     """A budget refuses it."""
     remedy = (
-        "Request fewer GPUs or a shorter duration, or increase the budget."
+        "You can request fewer GPUs, set a shorter duration or increase the budget."
         if check.is_permanent
-        else "The run starts in the next period, or when the budget is increased."
+        else "The run can start in the next period or once the budget is increased."
     )
     if check.is_assumed:
-        remedy += " A shorter expected_duration reduces the committed amount."
+        remedy += " You can reduce the committed amount by setting a shorter `expected_duration`."
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.BUDGET_EXCEEDED,
@@ -90,25 +90,25 @@ def waiting_for_quota(
     """
     if is_kept_for_others:
         helps = (
-            "The remaining quota is kept for a run ahead that needs more GPUs. This run "
-            "starts after that run."
+            "The remaining quota is reserved for a run ahead that requires more GPUs. This "
+            "run can start after that run."
         )
     elif is_owed:
         helps = (
-            "The run starts when other runs of the team finish, or when other teams return "
-            "borrowed GPUs."
+            "The run can start once other runs of the team finish or borrowed GPUs are "
+            "reclaimed from other teams."
         )
     else:
         helps = (
-            "GPUs that other teams return would not be enough. To start the run earlier, request "
-            "fewer GPUs or increase the quota."
+            "Reclaiming borrowed GPUs would not be sufficient. You can request fewer GPUs "
+            "or increase the quota to start earlier."
         )
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_QUOTA,
-        summary=f"Waiting for quota: {_team(workload)} holds {count(numbers['held_gpus'], 'GPU')} "
-        f"and can use {numbers['left_gpus']} more, but this run needs "
-        f"{workload.shape.total_gpus}.",
+        summary=f"Waiting for quota: {_team(workload)} uses "
+        f"{count(numbers['held_gpus'], 'GPU')} with {numbers['left_gpus']} "
+        f"remaining, but this run requires {workload.shape.total_gpus}.",
         resolution=helps,
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus, **numbers},

@@ -95,7 +95,7 @@ def to_row(entry: QueueTableEntry) -> dict[str, object]:
 def queue_markdown(entries: Sequence[QueueTableEntry], most_rows: int = _MOST_ROWS) -> str:
     """The waiting runs as Markdown: a table with links to the runs, the next one first."""
     if not entries:
-        return "No run waits for GPUs."
+        return "No runs are waiting for GPUs."
     rows = [
         (
             str(entry.position or "–"),
@@ -110,7 +110,7 @@ def queue_markdown(entries: Sequence[QueueTableEntry], most_rows: int = _MOST_RO
     ]
     others = len(entries) - len(rows)
     more = f"\n\nand {others} more" if others else ""
-    return f"Runs that wait for GPUs, the next one first:\n\n{markdown.table(_HEAD, rows)}{more}"
+    return f"Runs waiting for GPUs, in scheduling order:\n\n{markdown.table(_HEAD, rows)}{more}"
 
 
 def _expected(entry: QueueTableEntry) -> str:
@@ -160,7 +160,9 @@ def without_texts(row: Mapping[str, object]) -> dict[str, object]:
         "Run": row["Run id"],
         "Queue": None,
         "Team": None,
-        "Why": "The texts of this queue cannot be shown: see the page of the run.",
+        "Why": (
+            "Unable to display the details of this queue. See the run's page for more information."
+        ),
         "What would help": "",
     }
 

@@ -78,21 +78,21 @@ def _stale(workload: Workload, policy: WaitingPolicy, now: datetime) -> Hold | N
     ago = format_duration(waited.total_seconds())
     return Hold(
         reason=Reason.EXPIRED,
-        summary=f"The scheduled start was {ago} ago, but runs can wait for at most "
-        f"{format_duration(longest_s)} (waiting.expires_after).",
-        resolution="Submit the run again if it is still needed.",
+        summary=f"Exceeded the maximum waiting time of {format_duration(longest_s)} "
+        f"(`waiting.expires_after`): the scheduled start was {ago} ago.",
+        resolution="Please submit the run again if it is still required.",
     )
 
 
 def _over(workload: Workload, policy: WaitingPolicy, waiting: Counter[str]) -> Hold | None:
     for bound in _bounds(workload, policy):
-        wait = "waits" if bound.limit == 1 else "wait"
         if waiting[bound.key] >= bound.limit:
             return Hold(
                 reason=Reason.QUEUE_FULL,
-                summary=f"Refused: {count(bound.limit, 'run')} of {bound.whose} already {wait}, "
-                f"and the limit is {bound.limit:,} (waiting.{bound.key.partition(' ')[0]}).",
-                resolution="Submit the run again when fewer runs are waiting.",
+                summary=f"Refused: the limit of {count(bound.limit, 'pending run')} for "
+                f"{bound.whose} has been reached "
+                f"(`waiting.{bound.key.partition(' ')[0]}`).",
+                resolution="Please submit the run again once fewer runs are waiting.",
             )
     return None
 

@@ -97,7 +97,7 @@ def _wanted(
         node_count = math.ceil(max(missing_milli, 1) / (offer.gpus_per_node * WHOLE_GPU_MILLI))
     scheduled = state.scheduled_nodes.get(offer.flavor, 0)
     if scheduled > len(own):
-        triggers[Trigger.CALENDAR] = f"the calendar wants {count(scheduled, 'node')}"
+        triggers[Trigger.CALENDAR] = f"the calendar requires {count(scheduled, 'node')}"
         node_count = max(node_count, scheduled - len(own))
     if not triggers:
         return None
@@ -118,7 +118,7 @@ def _demand_triggers(
         return triggers
     longest_s = max((now - w.submitted_at).total_seconds() for w in demand)
     if longest_s > policy.waiting_s:
-        triggers[Trigger.WAITING] = f"a workload has waited {format_duration(longest_s)}"
+        triggers[Trigger.WAITING] = f"a workload has been pending for {format_duration(longest_s)}"
     if busy_milli > policy.utilisation * total_milli:
         triggers[Trigger.UTILISATION] = f"{busy_milli / total_milli:.0%} of the GPUs are in use"
     if len(demand) > policy.queued:
@@ -128,7 +128,7 @@ def _demand_triggers(
 
 def _up(state: ScaleState, offer: Offer, wanted: _Wanted, node_count: int) -> ScaleUp:
     over = wanted.node_count - node_count
-    capped = f"; {over} more are over the cap" if over else ""
+    capped = f"; {over} more would exceed the limit" if over else ""
     existing = sum(node.flavor == offer.flavor for node in state.nodes)
     return ScaleUp(
         flavor=offer.flavor,
@@ -158,7 +158,7 @@ def _downs(
             continue
         left[node.flavor] -= 1
         idle = format_duration((now - since).total_seconds())
-        reason = f"idle for {idle}, and no pending run needs it"
+        reason = f"idle for {idle} and not required by any pending run"
         downs.append(ScaleDown(node=name, idle_since=since, reason=reason))
     return downs
 

@@ -21,15 +21,18 @@ ADDRESS = "InvalidInput: checkpoint_uri has an unknown scheme (got 'gs://b'); al
         pytest.param(RAISED + ADDRESS, "checkpoint_uri has an unknown scheme", id="address"),
         pytest.param(
             RAISED + "ModuleNotFoundError: No module named 'torch'",
-            "No module named 'torch'. Install the module in the environment or image of the run",
+            (
+                "No module named 'torch'. Ensure that the module is installed in the run's "
+                "environment or image"
+            ),
             id="a module that the flow imports as it runs",
         ),
         pytest.param(
             "Validation of flow parameters failed with error: ParameterTypeError: Flow run "
             "received invalid parameters:\n - x: Input should be a valid integer",
-            "The parameters of the flow are invalid: ParameterTypeError: Flow run received "
-            "invalid parameters: - x: Input should be a valid integer. Submit a new run with "
-            "valid parameters",
+            "Validation of the flow parameters failed: ParameterTypeError: Flow run "
+            "received invalid parameters: - x: Input should be a valid integer. Please "
+            "submit a new run with valid parameters",
             id="parameters",
         ),
         pytest.param(RAISED + UNREACHABLE, None, id="a store that may come back"),

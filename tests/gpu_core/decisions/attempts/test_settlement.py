@@ -173,7 +173,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             NEVER_STARTED,
             None,
             "Scheduled",
-            "The attempt did not start, and the GPUs were released.",
+            "The attempt did not start and its GPUs were released.",
             id="admitted, but no process came",
         ),
         pytest.param(
@@ -181,7 +181,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             NEVER_STARTED | PREEMPTED,
             None,
             None,
-            "The attempt did not start, and the GPUs were released.",
+            "The attempt did not start and its GPUs were released.",
             id="back in line before it started",
         ),
         pytest.param(
@@ -197,7 +197,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             NEVER_STARTED,
             None,
             None,
-            "The attempt did not start, and the GPUs were released.",
+            "The attempt did not start and its GPUs were released.",
             id="deleted before it started",
         ),
         pytest.param(None, {}, "Cancelled", None, "Cancelled: the run was deleted.", id="deleted"),
@@ -345,7 +345,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"exit_code": 0},
             "Crashed",
             "AwaitingRetry",
-            "Failure 1 of 3: the process exited with exit code 0 before the run was complete. "
+            "Failure 1 of 3: the process exited with exit code 0 before the run completed. "
             "Retrying the run.",
             id="ended without a word",
         ),
@@ -362,8 +362,8 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             UNSEEN,
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: the machine or the worker was not available when the process ended. "
-            "Retrying the run.",
+            "Interrupted: the machine or the worker was unavailable when the process "
+            "exited. Retrying the run.",
             id="its end was not observed",
         ),
         pytest.param(
@@ -645,6 +645,6 @@ def test_what_never_began_is_charged_to_no_run_and_waits_for_a_person(changes):
     assert held.is_excused
     assert not held.is_charged_failure
     assert held.message == (
-        f"Postponed: {AWAY['excuse']}, {MAX_EXCUSED + 1} times in a row. The run waits, and is "
-        "not charged, until a user corrects this."
+        f"Postponed: {AWAY['excuse']}, {MAX_EXCUSED + 1} times in a row. The run is not "
+        "charged and remains on hold until a user resolves this."
     )

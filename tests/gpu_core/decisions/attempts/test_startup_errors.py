@@ -118,19 +118,19 @@ NO_ROOM = "python cannot be started: Cannot allocate memory"
     [
         pytest.param(
             MODULE,
-            "unable to import the flow code: No module named 'no_such_module'. Install",
+            "unable to import the flow code: No module named 'no_such_module'. Ensure",
             True,
             id="a module",
         ),
-        pytest.param(FILE, "file /opt/flows/train.py does not exist. Add", True, id="a file"),
+        pytest.param(FILE, "file /opt/flows/train.py does not exist. Ensure", True, id="a file"),
         pytest.param(
             FUNCTION,
-            "flow 'no_such' was not found in flows.py. Correct",
+            "flow 'no_such' was not found in flows.py. Ensure",
             True,
             id="a name",
         ),
         pytest.param(
-            SYNTAX, "/flows/train.py has a syntax error in line 3: invalid syntax. Correct", True,
+            SYNTAX, "syntax error in /flows/train.py, line 3: invalid syntax. Ensure", True,
             id="a syntax error",
         ),
         pytest.param(
@@ -140,25 +140,26 @@ NO_ROOM = "python cannot be started: Cannot allocate memory"
         pytest.param(OPENCV, "unable to import the flow code: libGL.so.1", True, id="a library"),
         pytest.param(
             DRIVER, "unable to import the flow code: libcuda.so.1: cannot open shared object "
-            "file: No such file or directory. Install the NVIDIA driver",
+            "file: No such file or directory. Ensure that the NVIDIA driver",
             False,
             id="a driver of a node",
         ),
-        pytest.param(UNDEFINED, "loading train.py failed: NameError", True, id="undefined"),
+        pytest.param(UNDEFINED, "failed to load train.py: NameError", True, id="undefined"),
         pytest.param(
-            NO_ATTRIBUTE, "loading train.py failed: AttributeError", True, id="no attribute"
+            NO_ATTRIBUTE, "failed to load train.py: AttributeError", True, id="no attribute"
         ),
-        pytest.param(RAISES, "loading flows/train.py failed: KeyError('DATA')", False, id="raises"),
-        pytest.param(DATA, "loading flows/train.py failed: FileNotFound", False, id="its data"),
-        pytest.param(HANDLED, "loading train.py failed: URLError", False, id="the network"),
-        pytest.param(DISK, "loading train.py failed: OSError(5", False, id="a disk"),
+        pytest.param(RAISES, "failed to load flows/train.py: KeyError('DATA')", False, id="raises"),
+        pytest.param(DATA, "failed to load flows/train.py: FileNotFound", False, id="its data"),
+        pytest.param(HANDLED, "failed to load train.py: URLError", False, id="the network"),
+        pytest.param(DISK, "failed to load train.py: OSError(5", False, id="a disk"),
         pytest.param(
-            PULL_STEP, "pull step prefect.deployments.steps.git_clone of the deployment failed",
+            PULL_STEP, ("failed to run the deployment's pull step "
+                       "prefect.deployments.steps.git_clone"),
             False, id="a pull step",
         ),
         pytest.param(
-            NO_PREFECT, "Prefect is not installed in the environment or image of the run. Install "
-            "Prefect",
+            NO_PREFECT, "Prefect is not installed in the run's environment or image. "
+                        "Ensure that Prefect",
             True, id="an image of others",
         ),
         pytest.param(NO_API, "unable to connect to the Prefect API", False, id="the API"),
@@ -182,7 +183,7 @@ NO_ROOM = "python cannot be started: Cannot allocate memory"
             id="a handled error of a process that was killed",
         ),
         pytest.param(
-            COMMAND, "the command pyton cannot be started: No such file or directory. ", True,
+            COMMAND, "failed to start the command pyton: No such file or directory. ", True,
             id="a command",
         ),
     ],
@@ -190,7 +191,7 @@ NO_ROOM = "python cannot be started: Cannot allocate memory"
 def test_the_reason_is_shown_with_what_helps(output, want, want_permanent):
     found = why_unbegun(output.splitlines())
     assert found is not None
-    assert found.message.startswith(f"The flow did not begin: {want}")
+    assert found.message.startswith(f"Failed to start the flow: {want}")
     assert found.message.endswith(".")
     assert found.is_permanent is want_permanent
 

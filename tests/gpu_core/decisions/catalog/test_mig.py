@@ -117,7 +117,7 @@ def test_a_room_divides_no_other_gpu_while_an_instance_fits_on_one_that_is_divid
     [
         pytest.param(
             instance("1g.6gb"),
-            "MIG instances 1g.6gb. Available MIG profiles: 1g.18gb, 1g.35gb",
+            "the MIG profile 1g.6gb. Available MIG profiles: 1g.18gb, 1g.35gb",
             id="mig",
         ),
         pytest.param(Shape(), "Requires whole GPUs", id="whole"),
@@ -162,7 +162,7 @@ def test_what_instances_there_are_is_listed():
         instance("3g.40gb")
     )
     assert never.summary == (
-        "No matching GPU has MIG instances 3g.40gb. Available MIG profiles: 1g.10gb."
+        "No matching GPU provides the MIG profile 3g.40gb. Available MIG profiles: 1g.10gb."
     )
 
 

@@ -75,8 +75,8 @@ def test_a_run_that_waits_because_of_it_says_so():
     until = NOW + timedelta(minutes=10)
     assert explanation.numbers["avoided_until"] == until.isoformat()
     assert (
-        "8 free on nodes on which this run failed recently, which the run avoids until "
-        f"{until:%H:%M:%S} UTC" in explanation.summary
+        f"8 free on nodes where this run recently failed, excluded until {until:%H:%M:%S} "
+        "UTC" in explanation.summary
     )
 
 

@@ -46,9 +46,9 @@ def test_the_message_has_the_numbers_the_forecast_and_what_follows():
     (alert,) = alerts(100)
     assert alert.subject == "Budget vision: 100% used"
     assert alert.body == (
-        "Team vision has used $100.00 of $100.00 in this month, which ends 2026-05-01 00:00 UTC. "
-        "At the current rate, the usage will reach $200.00 (200%). New runs in this budget "
-        "do not start until the period ends."
+        "Team vision has used $100.00 of $100.00 in this month, which ends 2026-05-01 00:00 "
+        "UTC. At the current rate, the usage will reach $200.00 (200%). New runs in this "
+        "budget are not started until the period ends."
     )
     (soft,) = alerts(100, mode="soft")
     assert soft.body.endswith("Runs can still start because the budget is soft.")
@@ -73,20 +73,20 @@ def test_the_policys_own_mark_and_an_empty_budget():
     [
         pytest.param(
             {"mode": "stop"},
-            "Active runs save, stop, and resume after the period ends. New runs do not start "
-            "until then.",
+            "Active runs save a checkpoint and stop, resuming after the period ends. New "
+            "runs are not started until then.",
             id="stop",
         ),
         pytest.param(
             {"mode": "stop", "queues": {"critical": "soft", "low": "stop"}},
-            "New runs do not start until then. Runs in queue critical continue, and new runs in "
-            "it can still start.",
+            "New runs are not started until then. Runs in queue critical are not affected.",
             id="a queue that may continue is named",
         ),
         pytest.param(
             {"mode": "soft", "queues": {"low": "stop", "medium": "hard"}},
-            "the budget is soft. Runs in queue low save and stop. "
-            "Runs in queue medium continue, but new runs do not start.",
+            "the budget is soft. Active runs in queue low save a checkpoint and stop. Active "
+            "runs in queue "
+            "medium continue, but no new runs are started.",
             id="queues that may not",
         ),
     ],
@@ -103,4 +103,4 @@ def test_a_budget_that_has_stopped_its_runs_is_reported_as_at_its_limit():
     assert [a.marks for a in due_alerts(policy, usage, {mark(80)}, MIDDLE)] == []
     (alert,) = due_alerts(policy, usage, {mark(80)}, MIDDLE, stopped={"vision"})
     assert (alert.marks, alert.subject) == ((mark(100),), "Budget vision: 99% used")
-    assert "Active runs save, stop" in alert.body
+    assert "Active runs save a checkpoint and stop" in alert.body

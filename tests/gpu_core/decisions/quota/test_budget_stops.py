@@ -99,8 +99,9 @@ def test_the_reason_has_the_numbers_and_the_end_of_the_period():
     usage = PastUsage(micro_usd_by_budget={"b": 99 * USD})
     (stop,) = due_stops(make_policy(budgets=[STOP]).budgets, usage, [running(1)], 10, NOW)
     assert stop.reason == (
-        "$99.00 of $100.00 of budget b are used. It resumes from its newest checkpoint when there "
-        "is room; the next period begins 2026-09-02 00:00 UTC."
+        "$99.00 of $100.00 of budget b has been used. The run resumes from its latest "
+        "checkpoint once the budget allows it. The next period starts at 2026-09-02 00:00 "
+        "UTC."
     )
 
 

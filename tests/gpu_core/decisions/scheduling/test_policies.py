@@ -356,7 +356,7 @@ class TestQuotas:
         assert admitted(result) == ["a0", "a1"]
         assert reported(result, "a2").reason is Reason.WAITING_FOR_QUOTA
         assert reported(result, "a2").summary == (
-            "Waiting for quota: team 'a' holds 4 GPUs and can use 0 more, but this run needs 2."
+            "Waiting for quota: team 'a' uses 4 GPUs with 0 remaining, but this run requires 2."
         )
         too_large = make_workload("x", 6, team="a")
         result = plan([make_node()], pending=[too_large], policy=make_policy(quotas=quotas))

@@ -173,7 +173,7 @@ def test_a_victim_that_frees_quota_alone_is_named_too():
     snapshot = make_snapshot((make_node("n1", 2), make_node("n2", 2)), held, (wanted,))
     [explanation] = plan_cycle(snapshot, make_policy(quotas=quotas), NOW).explanations
     assert explanation.reason is Reason.WAITING_FOR_VICTIMS
-    assert "'one' and 'other' release 2 GPUs" in explanation.summary
+    assert "'one' and 'other' are releasing 2 GPUs" in explanation.summary
     assert explanation.numbers["coming_gpus"] == 2
 
 

@@ -203,12 +203,12 @@ def test_who_waits_reads_why_and_what_would_help():
     hold = asked(workload, is_spot_free=False).hold
     assert hold.reason == Reason.WAITING_FOR_SPOT
     assert hold.summary.startswith(
-        "Waiting for spot: $20.00 of its budget are left, the rest costs $15.30 on spot "
-        "and $36.72 on on-demand"
+        "Waiting for spot: $20.00 of the budget remains, with $15.30 required on spot and "
+        "$36.72 on on-demand"
     )
     assert hold.resolution == (
-        "The run starts when spot is available. To use on-demand capacity, increase the job "
-        "variable budget_usd."
+        "The run starts once spot is available. To use on-demand capacity, increase the "
+        "`budget_usd` job variable."
     )
 
 
@@ -259,9 +259,9 @@ def test_no_rule_puts_a_run_where_it_runs_out_of_money(
         and rest_usd(usual * hours, SPOT_USD) < left_usd - 1e-5
     )
     if not is_on_spot_only:
-        assert found.hold is None or "of its budget are left" not in found.hold.summary
+        assert found.hold is None or "of the budget remains" not in found.hold.summary
     elif is_spot_free:
         assert (found.hold, found.shape.capacity_type) == (None, "spot")
     else:
         assert found.hold is not None
-        assert "of its budget are left" in found.hold.summary
+        assert "of the budget remains" in found.hold.summary

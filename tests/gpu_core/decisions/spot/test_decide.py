@@ -75,7 +75,10 @@ def state(base: CapacityState = START, **changes: Any) -> CapacityState:
             state(budget_left_micro_usd=166_667), Capacity.SPOT, Rule.TAKE_SPOT, id="they just fit"
         ),
         pytest.param(
-            PAYS_FOR_SPOT, Capacity.SPOT, Rule.BUDGET_NEEDS_SPOT, id="its budget holds on spot only"
+            PAYS_FOR_SPOT,
+            Capacity.SPOT,
+            Rule.BUDGET_NEEDS_SPOT,
+            id="the budget is sufficient for spot only",
         ),
         pytest.param(
             PAYS_FOR_SPOT._replace(spot=away()),
@@ -391,18 +394,18 @@ def test_a_decision_explains_itself() -> None:
     """Rule and numbers in one sentence."""
     decision = decide(state(HALF, spot=away()), CapacityPolicy())
     assert decision.reason == (
-        "idle: spot is unavailable and worth waiting for; 0s of 1h 21m; slack 6h 00m; "
-        "on-demand costs 3.00 times spot"
+        "idle: spot is currently unavailable; 0s of 1h 21m; slack 6h 00m; on-demand costs "
+        "3.00 times spot"
     )
     late = decide(state(time_left_s=47 * HOUR_S, spot_micro_usd_per_hour=None), CapacityPolicy())
     assert late.reason == (
-        "on-demand: the deadline cannot be met any more; slack -1h 00m; "
-        "prices unknown: decided by the deadline only"
+        "on-demand: the deadline can no longer be met; slack -1h 00m; prices unknown, using "
+        "the deadline only"
     )
     paid = decide(PAYS_FOR_SPOT._replace(spot=away(), time_left_s=None), CapacityPolicy())
     assert paid.reason == (
-        "idle: its budget holds on spot only; $100.00 of its budget are left, the rest costs "
-        "$48.20 on spot and $144.60 on on-demand; on-demand costs 3.00 times spot"
+        "idle: the budget is sufficient for spot only; $100.00 of the budget remains, with "
+        "$48.20 required on spot and $144.60 on on-demand; on-demand costs 3.00 times spot"
     )
     behind = decide(
         state(HALF, spot=away(), remaining_work_s=25 * HOUR_S),

@@ -79,8 +79,8 @@ def test_spot_is_tried_again_after_a_while():
     too_soon = asked(39)
     assert too_soon.shape.capacity_type == "on-demand"
     assert too_soon.capacity_reason == (
-        "on-demand: it was interrupted on spot 3 times in a row too soon, which the run avoids "
-        f"until {NOW + timedelta(minutes=40):%H:%M:%S}"
+        f"on-demand: spot is excluded until {NOW + timedelta(minutes=40):%H:%M:%S} after 3 "
+        "consecutive early interruptions"
     )
     assert asked(40).shape.capacity_type == "spot"
 
@@ -246,7 +246,7 @@ def test_the_mix_says_why():
     allocations = [holding("s1", gpus=7), holding("o1", gpus=2)]
     view = CapacityView(BOTH, policy, NOW, allocations=allocations)
     found = NextAttempts(view).of(make_workload(), [])
-    want = "on-demand: 70% of the GPUs are then on spot, 70% are wanted"
+    want = "on-demand: 70% of the GPUs will be on spot, with a target of 70%"
     assert (found.shape.capacity_type, found.capacity_reason) == ("on-demand", want)
 
 

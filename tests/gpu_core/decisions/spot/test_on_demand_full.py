@@ -170,8 +170,8 @@ def test_the_reason_has_the_numbers() -> None:
     asked, _ = pool.cycle(run, 60, holding_on_demand())
     assert asked.capacity_reason is not None
     assert asked.capacity_reason.startswith(
-        "spot: no on-demand GPU is available, and spot is up; a stay is expected to do 2m 00s of "
-        "work; slack 17m 00s; on-demand costs 2.40 times spot"
+        "spot: no on-demand GPUs available, using spot; an instance is expected to complete "
+        "2m 00s of work; slack 17m 00s; on-demand costs 2.40 times spot"
     )
 
 

@@ -97,7 +97,7 @@ def submitted(budget_usd, hours=10.0, source=RunTimeSource.STATED, **fields):
         pytest.param(
             make_workload(deadline_at=NOW - timedelta(minutes=2)),
             (STEADY,),
-            "not later than the submission",
+            "must be later than the submission",
             id="a deadline in the past",
         ),
         pytest.param(make_workload(deadline_at=NOW), (STEADY,), None, id="it was submitted before"),
@@ -111,8 +111,9 @@ def test_what_is_refused_at_submission(workload, nodes, want):
 def test_a_refusal_has_its_numbers_and_a_remedy():
     found = why_unpayable(submitted(14.9), CapacityView((SPOT, STEADY), make_policy(), NOW))
     assert found == (
-        "OverBudget: $15.00 at least, $36.00 on on-demand, budget $14.90. The estimated duration "
-        "of the work is 10h 00m. Increase the job variable budget_usd, or reduce the work."
+        "OverBudget: $15.00 at least, $36.00 on on-demand, budget $14.90. The estimated "
+        "duration of the work is 10h 00m. You can increase the `budget_usd` job variable or "
+        "reduce the amount of work."
     )
 
 

@@ -27,7 +27,7 @@ def test_the_choice(spot: float, on_demand: float, own: float, target: float, wa
 def test_it_says_why() -> None:
     """With the mix that follows."""
     assert choose_for_mix(7, 2, 1, 0.7).reason == (
-        "on-demand: 70% of the GPUs are then on spot, 70% are wanted"
+        "on-demand: 70% of the GPUs will be on spot, with a target of 70%"
     )
 
 

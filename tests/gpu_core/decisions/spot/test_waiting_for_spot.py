@@ -50,16 +50,16 @@ def test_each_of_the_two_is_one_sentence_of_at_most_120_characters(
             {"patience_s": 3 * HOUR_S, "spot_age_s": HOUR_S, "price_ratio": 2.4},
             "Waiting for spot: unavailable for 1h 00m of at most 3h 00m; "
             "on-demand costs 2.40 times spot.",
-            "The run starts when spot is available, or on on-demand capacity when it cannot wait "
-            "longer.",
+            "The run starts once spot is available, or on on-demand capacity if it can no "
+            "longer wait.",
             id="patience, and no deadline",
         ),
         pytest.param(
             Rule.WAIT_FOR_SPOT,
             {},
-            "Waiting for spot: spot is unavailable and worth waiting for.",
-            "The run starts when spot is available, or on on-demand capacity when it cannot wait "
-            "longer.",
+            "Waiting for spot: spot is currently unavailable.",
+            "The run starts once spot is available, or on on-demand capacity if it can no "
+            "longer wait.",
             id="no number is known",
         ),
         pytest.param(
@@ -78,10 +78,10 @@ def test_each_of_the_two_is_one_sentence_of_at_most_120_characters(
         pytest.param(
             Rule.BUDGET_NEEDS_SPOT,
             {"rest": RemainingWork(20 * MICRO_USD, 15 * MICRO_USD, 36 * MICRO_USD)},
-            "Waiting for spot: $20.00 of its budget are left, the rest costs $15.00 on spot "
+            "Waiting for spot: $20.00 of the budget remains, with $15.00 required on spot "
             "and $36.00 on on-demand.",
-            "The run starts when spot is available. To use on-demand capacity, increase the job "
-            "variable budget_usd.",
+            "The run starts once spot is available. To use on-demand capacity, increase the "
+            "`budget_usd` job variable.",
             id="the budget holds on spot only",
         ),
     ],

@@ -111,7 +111,7 @@ def test_the_zone_that_a_run_prefers(stays, world, want):
 def test_the_zone_and_its_numbers_are_shown():
     """4.8 h useful in `b`, .8 in `c`, .3 in `a`, 2 h in the mean, and a bonus of 14 min."""
     _, reason = place(make_workload(), B_IS_BEST)
-    assert reason == "b: a stay is thought to give 3h 36m of useful time, c 1h 36m, a 1h 21m"
+    assert reason == "b: expected to provide 3h 36m of useful time, c 1h 36m, a 1h 21m"
 
 
 def test_who_comes_first_takes_the_best_zone_and_the_next_the_second_best():

@@ -139,7 +139,7 @@ def test_output_is_looked_at_where_nothing_else_explains_the_end(tmp_path, state
     ("lines", "want"),
     [
         pytest.param(
-            UNLOADABLE, "The flow did not begin: unable to import the flow code", id="reported"
+            UNLOADABLE, "Failed to start the flow: unable to import the flow code", id="reported"
         ),
         pytest.param(("hello",), "Process exited with status code: 1", id="it says nothing of it"),
         pytest.param((), "Process exited with status code: 1", id="there is no output"),
@@ -637,6 +637,6 @@ def test_a_run_whose_pool_was_deleted_does_not_wait_for_ever(tmp_path):
 
     assert (settlement.next_state, settlement.is_charged_failure) == ("Crashed", False)
     assert settlement.message == (
-        "Preempted: the GPUs were assigned to a run with a higher priority. The run cannot start "
-        "again because its work queue was deleted. Submit the run again."
+        "Preempted: the GPUs were assigned to a run with a higher priority. The run cannot "
+        "be retried because its work queue was deleted. Please submit the run again."
     )

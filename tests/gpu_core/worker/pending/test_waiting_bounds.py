@@ -48,8 +48,9 @@ def test_runs_over_the_bound_fail_with_the_number_and_the_others_wait(tmp_path):
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
         anyio.run(story, ledger)
     assert prefect.state(30) == (
-        "Failed: QueueFull: Refused: 3 runs of this pool already wait, and the limit is 3 "
-        "(waiting.max_runs). Submit the run again when fewer runs are waiting."
+        "Failed: QueueFull: Refused: the limit of 3 pending runs for "
+        "this pool has been reached (`waiting.max_runs`). Please submit the run again once "
+        "fewer runs are waiting."
     )
 
 
@@ -83,4 +84,6 @@ def test_a_stale_run_is_cancelled_unless_it_has_had_an_attempt(tmp_path):
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
         anyio.run(story, ledger)
         anyio.run(next_worker, ledger)
-    assert prefect.state(2).startswith("Cancelled: Expired: The scheduled start was 2h 00m ago")
+    assert prefect.state(2).startswith(
+        "Cancelled: Expired: Exceeded the maximum waiting time of 1h 00m "
+    )

@@ -182,8 +182,8 @@ def test_it_is_held_with_what_would_help():
         reason=Reason.NOT_PERMITTED,
         summary="Held: a run of team 'vision' is not permitted to use Secret 'vison' (allowed: "
         "vision; did you mean 'vision'?).",
-        resolution="Submit the run again within these limits, or change permissions.teams.vision "
-        "in the policy.",
+        resolution="Please submit the run again within these limits or change "
+        "permissions.teams.vision in the policy.",
     )
 
 

@@ -133,8 +133,7 @@ def test_everything_given():
         ),
         pytest.param(
             {"gpu_fraction": 0.5, "mig_profile": "1g.10gb"},
-            "gpu_fraction says the part of a GPU that mig_profile says too (got 0.5); "
-            "leave one of them out",
+            "gpu_fraction cannot be combined with mig_profile (got 0.5); leave one of them out",
             id="two kinds of parts",
         ),
         pytest.param(
@@ -171,7 +170,7 @@ def test_everything_given():
             id="a type with a space",
         ),
         pytest.param(
-            {"gpu_type": ["t4", "T4"]}, "gpu_type names a GPU type twice", id="a type twice"
+            {"gpu_type": ["t4", "T4"]}, "gpu_type contains a duplicate GPU type", id="a type twice"
         ),
         pytest.param(
             {"capacity_type": "sopt"},
@@ -252,9 +251,11 @@ def test_an_unknown_queue_holds_the_run():
     hold = workload(request(), queue="hihg").hold
     assert hold == Hold(
         reason=Reason.UNKNOWN_QUEUE,
-        summary="Held: no priority found in the policy for the queue 'hihg'. Did you mean 'high'?",
-        resolution="Add 'hihg' to the priorities in the policy, or set gpu_priority to one of "
-        "critical, high, low, medium.",
+        summary=(
+            "Held: the policy does not define a priority for queue 'hihg'. Did you mean 'high'?"
+        ),
+        resolution="You can add 'hihg' to the priorities in the policy or set "
+        "`gpu_priority` to one of critical, high, low, medium.",
     )
 
 
@@ -305,7 +306,9 @@ def test_too_many_gpus_for_the_policy():
     """The limit counts GPUs over all nodes."""
     policy = make_policy(limits={"max_gpus_per_run": 8})
     assert workload(request(gpu_count=4, nodes=2), policy=policy).shape.total_gpus == 8
-    with pytest.raises(InvalidInput, match=r"^gpu_count × nodes is over .*\(got 9\).*at most 8"):
+    with pytest.raises(
+        InvalidInput, match=r"^gpu_count × nodes exceeds the limit .*\(got 9\).*at most 8"
+    ):
         workload(request(gpu_count=3, nodes=3), policy=policy)
 
 
@@ -329,7 +332,9 @@ def test_the_policy_fills_what_the_run_leaves_open():
 def test_a_longer_duration_than_the_policy_allows():
     """The policy's bound is a bound for all."""
     policy = make_policy(limits={"max_duration": "2h"})
-    with pytest.raises(InvalidInput, match=r"^max_duration is over .*'3h 00m'.*at most 2h 00m"):
+    with pytest.raises(
+        InvalidInput, match=r"^max_duration exceeds the limit .*'3h 00m'.*at most 2h 00m"
+    ):
         run_limits(request(max_duration="3h"), policy)
 
 

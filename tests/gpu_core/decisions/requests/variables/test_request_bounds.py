@@ -133,7 +133,7 @@ def test_unknown_names_are_shown_in_one_short_line(name, want):
 def test_of_very_many_mistakes_the_first_are_shown():
     lines = refused(**{f"unknown_{number}": 1 for number in range(100_000)}).splitlines()
     assert len(lines) == 11
-    assert lines[-1] == "job_variables have 100,000 names that are not known"
+    assert lines[-1] == "job_variables contain 100,000 unknown names"
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,7 @@ class TestPreemption:
         assert reported(result, "w").reason == Reason.WAITING_FOR_VICTIMS
         assert reported(result, "w").expected_start_at == NOW + timedelta(seconds=30)
         assert reported(result, "w").summary == (
-            "Waiting for 2 GPUs of any type on one node: 'new' releases 2 GPUs by 12:00:30 UTC."
+            "Waiting for 2 GPUs of any type on one node: 'new' is releasing 2 GPUs by 12:00:30 UTC."
         )
 
     def test_money_counts_and_not_time(self):
@@ -389,21 +389,21 @@ class TestPreemption:
         [
             pytest.param(
                 None,
-                "'again' can be preempted, but not before the run has worked for as long as its "
-                "preemptions have cost, until 12:01:40 UTC.",
+                "'again' can be preempted, but not before the run has recovered the time "
+                "lost to preemption, until 12:01:40 UTC.",
                 id="one",
             ),
             pytest.param(
                 {"preemption_cost_s": 3_690.0},
-                "'again' and 'other' can be preempted, but not before they have worked for as "
-                "long as their preemptions have cost, until 12:01:40 UTC.",
+                "'again' and 'other' can be preempted, but not before they have recovered "
+                "the time lost to preemption, until 12:01:40 UTC.",
                 id="two",
             ),
             pytest.param(
                 {"min_runtime_s": 3_690},
                 "'again' and 'other' can be preempted, but not within the minimum run time "
-                "or before they have worked for as long as their preemptions have cost, until "
-                "12:01:40 UTC.",
+                "or before they have recovered the time lost to preemption, until 12:01:40 "
+                "UTC.",
                 id="one, and one in its minimum run time",
             ),
         ],
@@ -569,7 +569,7 @@ class TestExplanations:
 
     def test_why_a_run_is_for_this_kind_of_capacity_follows(self):
         """Whether it waits or starts; a run whose owner chose reads nothing of it."""
-        why = "on-demand: critical work runs on on-demand"
+        why = "on-demand: critical work requires on-demand capacity"
         chosen = make_workload("w", capacity_type="on-demand", capacity_reason=why)
         for running in ([], [low("l", {"n1": "0"}, priority=HIGH)]):
             explanation = reported(plan([make_node(gpus=1)], running, [chosen]), "w")
@@ -586,8 +586,8 @@ class TestExplanations:
         running = [low(n, {n: "0"}, priority=MEDIUM) for n in ("a", "b")]
         result = plan(nodes, running, [make_workload("w", 2)])
         assert reported(result, "w").summary == (
-            "Waiting for 2 GPUs of any type on one node: 3 of 5 are free (1 on one node), "
-            "1 is unhealthy or used by others, 'a' holds 1, 'b' holds 1."
+            "Waiting for 2 GPUs of any type on one node: 3 of 5 are free (1 on one node), 1 "
+            "is unhealthy or in use by other workloads, 'a' holds 1, 'b' holds 1."
         )
 
     def test_why_well_gpus_are_withheld_and_what_frees_them_is_said(self):
@@ -612,22 +612,22 @@ class TestExplanations:
             "w",
         )
         assert explanation.summary == (
-            "Waiting for 2 GPUs of any type on one node: 0 of 2 are free, 2 GPUs of n1 withheld, "
-            "because a pod on that node might receive the held GPU (GPU-a: XID 79 (the GPU "
-            "has fallen off the bus)), 2 GPUs of n2 withheld, because a pod on that node "
-            "might receive the held GPU (GPU-a: XID 79 (the GPU has fallen off the bus)), and "
-            "also the GPUs of 2 more nodes, 'l' holds 2."
+            "Waiting for 2 GPUs of any type on one node: 0 of 2 are free, 2 GPUs of n1 "
+            "withheld because the held GPU might be assigned to a pod on that node (GPU-a: "
+            "XID 79 (the GPU has fallen off the bus)), 2 GPUs of n2 withheld because the "
+            "held GPU might be assigned to a pod on that node (GPU-a: XID 79 (the GPU has "
+            "fallen off the bus)), and also the GPUs of 2 more nodes, 'l' holds 2."
         )
         assert explanation.resolution == (
-            "No run ahead in the queue waits for these GPUs. The run starts when enough of "
-            "them are free. n1: restart the "
-            "machine, then `kubectl annotate node n1 prefect-gpu.dev/held-gpus-`. n2: restart the "
-            "machine, then `kubectl annotate node n2 prefect-gpu.dev/held-gpus-`."
+            "No run ahead in the queue requires these GPUs. The run can start once enough "
+            "GPUs are available. n1: restart the machine, then `kubectl annotate node n1 "
+            "prefect-gpu.dev/held-gpus-`. n2: restart the machine, then `kubectl annotate "
+            "node n2 prefect-gpu.dev/held-gpus-`."
         )
         only = reported(plan(nodes[:1], [], [make_workload("w", 2)]), "w")
         assert only.resolution.startswith(
-            "Not enough GPUs are usable. The run starts when the held GPUs are freed, withdrawn "
-            "or replaced. n1: "
+            "Insufficient usable GPUs. The run can start once the held GPUs are freed, "
+            "withdrawn or replaced. n1: "
         )
 
     def test_many_holders_are_cut_short(self):

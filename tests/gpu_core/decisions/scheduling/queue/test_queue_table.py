@@ -84,7 +84,7 @@ def test_the_page_of_a_queue_links_to_the_runs_that_wait():
         r"| 1 | [a\|b](/runs/flow-run/w) | WaitingForGpus | 2 | 2026-09-01 11:55 | 12:00 | vision |"
     )
     assert queue_markdown([entry()] * 21).endswith("and 1 more")
-    assert queue_markdown([]) == "No run waits for GPUs."
+    assert queue_markdown([]) == "No runs are waiting for GPUs."
 
 
 def test_automations_get_the_names_of_the_fields():

@@ -94,13 +94,15 @@ def test_the_message_has_the_number_and_the_remedy():
     runs = [waiting(name, age_s, team="vision") for name, age_s in (("a", 7300), ("b", 60))]
     (stale,) = refused_runs(runs, policy_of(expires_after="2h"), NOW)
     assert stale.message == (
-        "Expired: The scheduled start was 2h 01m ago, but runs can wait for at most 2h 00m "
-        "(waiting.expires_after). Submit the run again if it is still needed."
+        "Expired: Exceeded the maximum waiting time of 2h 00m (`waiting.expires_after`): "
+        "the scheduled start was 2h 01m ago. Please submit the run again if it is still "
+        "required."
     )
     (over,) = refused_runs(runs, policy_of(max_runs_per_team=1), NOW)
     assert over.message == (
-        "QueueFull: Refused: 1 run of team vision already waits, and the limit is 1 "
-        "(waiting.max_runs_per_team). Submit the run again when fewer runs are waiting."
+        "QueueFull: Refused: the limit of 1 pending run for team "
+        "vision has been reached (`waiting.max_runs_per_team`). Please submit the run again "
+        "once fewer runs are waiting."
     )
 
 

@@ -91,7 +91,10 @@ def test_the_more_urgent_run_gets_the_node_that_may_still_come():
     (waits,) = [e for e in plan.explanations if e.workload_id == "a"]
     assert (waits.reason, waits.summary) == (
         Reason.WAITING_FOR_GPUS,
-        "Waiting for 8 GPUs of any type on one node: new nodes would exceed scale.max_gpus, 11.",
+        (
+            "Waiting for 8 GPUs of any type on one node: adding nodes would exceed "
+            "`scale.max_gpus` (11)."
+        ),
     )
 
 

@@ -146,7 +146,7 @@ def test_a_hint_says_for_whom_and_with_which_numbers() -> None:
         target_nodes=2,
         workload_ids=("w",),
         triggers=(Trigger.WAITING, Trigger.UTILISATION),
-        reason="a workload has waited 10m 00s, 100% of the GPUs are in use",
+        reason="a workload has been pending for 10m 00s, 100% of the GPUs are in use",
     )
 
 
@@ -155,7 +155,7 @@ def test_never_over_the_cap() -> None:
     crowded = state(nodes=(make_node(),), pending=pending)
     hints = ups(crowded, capped(30))
     assert {flavor: hint.nodes for flavor, hint in hints.items()} == {A100: 2, T4: 1}
-    assert hints[A100].reason.endswith("2 more are over the cap")
+    assert hints[A100].reason.endswith("2 more would exceed the limit")
     assert list(ups(crowded, capped(27))) == [A100], "what the first took is gone for the second"
     assert not ups(crowded, capped(4))
 
