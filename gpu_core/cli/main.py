@@ -160,15 +160,15 @@ def _app() -> App:
             help_epilogue=_epilogue(name, examples),
         )
     groups = (
-        ("catalog", _PLAN, "Show or refresh the catalog of offerings.", _PARTS),
+        ("catalog", _PLAN, "Commands for working with the GPU catalog.", _PARTS),
         (
             "gpus",
             _OBSERVE,
-            "Show held GPUs and the activity of GPUs, free a GPU, or export metrics.",
+            "Commands for working with local GPUs and GPU metrics.",
             _GPUS_PARTS,
         ),
-        ("cost", _OBSERVE, "Show costs and savings, export a bill, or reconcile one.", _COST_PARTS),
-        ("ledger", _OBSERVE, "Check the ledger.", _LEDGER_PARTS),
+        ("cost", _OBSERVE, "Commands for working with GPU costs.", _COST_PARTS),
+        ("ledger", _OBSERVE, "Commands for working with the decision log.", _LEDGER_PARTS),
         ("optimize", _PLAN, _paragraphs(optimize), _OPTIMIZE_PARTS),
     )
     for group_name, group, help_text, parts in groups:
@@ -180,9 +180,7 @@ def _app() -> App:
             epilogue = _epilogue(f"{group_name} {name}", examples)
             part.command(command, name=name, help=_paragraphs(command), help_epilogue=epilogue)
         app.command(part)
-    app.register_install_completion_command(
-        help="Install completion for your shell, and print where."
-    )
+    app.register_install_completion_command(help="Install shell completion for the current shell.")
     return app
 
 
@@ -212,7 +210,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except CycloptsError as error:
         mistake = usage_error(error, _first_example(apps[-1])).mistakes[0]
-        return _refused(program, (*mistake, f"see `{program} --help`"), code=WRONG_INPUT)
+        return _refused(
+            program, (*mistake, f"for more information, see `{program} --help`"), code=WRONG_INPUT
+        )
     except InvalidInput as error:
         return _refused(program, *_with_options(error, apps[-1]).mistakes, code=WRONG_INPUT)
     except GpuSchedulingError as error:
@@ -222,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except OSError as error:
-        return _refused(program, (f"the system refused: {error}",), code=NO)
+        return _refused(program, (f"an I/O error occurred: {error}",), code=NO)
     except KeyboardInterrupt:
         return _refused(program, ("interrupted",), code=INTERRUPTED)
     return code

@@ -85,7 +85,7 @@ def test_a_pool_that_is_not_there_is_one_clear_line(server, capsys):
     assert main(["queue", "--pool", "nope"]) == 2
     error = capsys.readouterr().err
     assert error.startswith(
-        "prefect-gpu queue: --pool is not a work pool of this server (got 'nope')"
+        "prefect-gpu queue: --pool is not a work pool on this server (got 'nope')"
     )
     assert "prefect-gpu setup --pool nope --type gpu-process" in error
     assert error.count("\n") == 1
@@ -108,7 +108,7 @@ def test_people_hold_release_and_move_up_runs(pool, capsys):
         assert main(command) == 0
         assert set(pool.run(run)["tags"]) == tags
     assert main(["hold", "no such run"]) == 2
-    assert "is not a waiting or running flow run" in capsys.readouterr().err
+    assert "is not a pending or running flow run" in capsys.readouterr().err
 
 
 def test_a_name_that_several_runs_have_is_refused_with_their_ids(pool, capsys):
@@ -160,7 +160,7 @@ def test_a_paused_pool_and_a_broken_policy_are_said_and_nothing_is_lost(
     wait_for(lambda: journal.entries("begin"), "the first run has begun")
     capsys.readouterr()
     assert main(["hold", running]) == 0
-    assert "keeps its GPUs" in capsys.readouterr().out
+    assert "is already running" in capsys.readouterr().out
 
     pool.call("PATCH", f"/work_pools/{pool.name}", {"is_paused": True})
     pool.policy_path.write_text("version: 1\nprioritees: {}\n")

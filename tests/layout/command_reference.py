@@ -15,9 +15,9 @@ from gpu_core.cli.shared.exit_codes import DONE, INTERRUPTED, MEANING_OF_1, NO, 
 def exit_code_table() -> str:
     """What the exit codes mean, as a table in Markdown."""
     rows = [
-        ("every command", DONE, "The command has done what it was asked."),
+        ("every command", DONE, "The command completed successfully."),
         *((f"`{command}`", NO, f"{says[0].upper()}{says[1:]}.") for command, says in _ones()),
-        ("every command", WRONG_INPUT, "An argument cannot be used; nothing was changed."),
+        ("every command", WRONG_INPUT, "Invalid arguments; no changes were made."),
         ("every command", INTERRUPTED, "Ctrl-C interrupted the command."),
         ("a worker", WRONG_INPUT, "A person has to correct the configuration; its log says how."),
     ]

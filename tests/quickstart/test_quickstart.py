@@ -64,7 +64,9 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     story = start(folder / "quickstart", output, PREFECT_API_URL="http://127.0.0.1:9/api", KEEP="1")
     try:
         wait_for(
-            lambda: story.poll() is not None or b"The servers stay up" in output.read_bytes(),
+            lambda: (
+                story.poll() is not None or b"The servers are still running" in output.read_bytes()
+            ),
             "the story is over",
             timeout_s=540,
         )
@@ -82,7 +84,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def page(reported: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A browser that looks at the quickstart's pages."""
-    assert "The servers stay up" in reported
+    assert "The servers are still running" in reported
     with browser(tmp_path_factory.mktemp("browser") / "profile") as opened:
         yield opened
 
@@ -121,8 +123,8 @@ def test_it_fits_100_columns_and_ends_with_four_links_and_one_next_step(reported
 @whole
 def test_the_whole_story(reported: str) -> None:
     """Everything runs, the resumed training is exact, the report finds its anomaly."""
-    assert "yes the training was preempted once" in reported
-    assert "yes its second attempt started from a checkpoint" in reported
+    assert "yes the training run was preempted once" in reported
+    assert "yes the second attempt was restored from a checkpoint" in reported
     assert "yes weights: " in reported
     assert "  NO  " not in reported
     assert "WaitingForVictims: " in reported
@@ -134,7 +136,7 @@ def test_the_whole_story(reported: str) -> None:
 @whole
 def test_the_nightly_report_is_the_one_that_the_docs_work_out(reported: str) -> None:
     """Every number of it, on whichever day this runs."""
-    server, _, artifact = link(reported, "The nightly report").partition("/artifacts/artifact/")
+    server, _, artifact = link(reported, "Nightly report").partition("/artifacts/artifact/")
     found = httpx.get(f"{server}/api/artifacts/{artifact}").json()
     assert without_picture(found["data"]) == report()
 
@@ -145,7 +147,7 @@ def test_the_nightly_report_is_the_one_that_the_docs_work_out(reported: str) -> 
 def test_the_page_of_the_preempted_run_says_why_it_was_and_what_it_waited_for(
     reported: str, page: Page, width_px: int
 ) -> None:
-    page.open(link(reported, "The preempted run"), width_px)
+    page.open(link(reported, "Preempted flow run"), width_px)
     page.wait_for("train-512")
     preempted = "Preempted: 'urgent' has a higher priority"
     for reason in (preempted, "WaitingForGpus: Waiting for 4 GPUs"):
@@ -160,7 +162,7 @@ def test_the_attempts_of_the_preempted_run_are_in_view_with_cost_and_total(
     reported: str, page: Page, width_px: int
 ) -> None:
     (total,) = re.findall(r"│ train-512 +│.*│ +(\$[0-9.]+) │.*│.*│$", reported, re.MULTILINE)
-    page.open(attempts_page(link(reported, "The preempted run")), width_px)
+    page.open(attempts_page(link(reported, "Preempted flow run")), width_px)
     page.wait_for(f"Total: {total}", "'urgent' has a higher priority", "Preempted", "Completed")
     page.wait_for("Open its MLflow run")
     first, second = re.findall(r"\b[12] (\$[0-9.]+) (?:Preempted|Completed)", page.text())
@@ -176,7 +178,7 @@ def test_the_attempts_of_the_preempted_run_are_in_view_with_cost_and_total(
 def test_the_link_of_the_nightly_report_leads_to_the_report(
     reported: str, page: Page, width_px: int
 ) -> None:
-    page.open(link(reported, "The nightly report"), width_px)
+    page.open(link(reported, "Nightly report"), width_px)
     page.wait_for("GPU cost on", "Generated data.", "generated-forgotten-sweep", "By team")
     (headline,) = re.findall(r"\$[0-9.,]+ for [0-9.]+ GPU-hours in \d+ runs?", page.text())
     assert page.is_in_view(headline)
@@ -185,7 +187,7 @@ def test_the_link_of_the_nightly_report_leads_to_the_report(
 @whole
 @pytest.mark.browser
 def test_mlflow_compares_the_preempted_training_with_its_twin(reported: str, page: Page) -> None:
-    page.open(link(reported, "The two trainings"), 1440)
+    page.open(link(reported, "Training comparison"), 1440)
     page.wait_for("Comparing 2 Runs", "train-512-undisturbed", "cost/total_usd", "test_accuracy")
     for name in ("train-512", "train-512-undisturbed", "cost/total_usd"):
         assert page.is_in_width(name), name
@@ -214,6 +216,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     assert story.wait(timeout=_STOP_S) == 2
 
     assert (
-        "--folder has files that the quickstart did not create" in (tmp_path / "output").read_text()
+        "--folder contains files that were not created by the quickstart"
+        in (tmp_path / "output").read_text()
     )
     assert (mine / "thesis.txt").read_text() == "five years"

@@ -27,7 +27,7 @@ document.querySelectorAll('[aria-label*="lose"]').forEach(button => button.click
 [...document.querySelectorAll('*')]
   .filter(each => each.textContent.trim() === 'Run details').pop().scrollIntoView();
 """
-_UP = "The servers stay up"
+_UP = "The servers are still running"
 
 
 @contextmanager

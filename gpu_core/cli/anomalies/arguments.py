@@ -15,35 +15,36 @@ def anomalies(
         str | None,
         Parameter(
             name="--date",
-            help="The date to report on, in UTC (e.g. 2026-11-24). Defaults to yesterday.",
+            help="The date to report on, in UTC (e.g. 2026-11-24). Defaults to yesterday if not "
+            "specified.",
         ),
     ] = None,
     since: Annotated[
         str | None,
-        Parameter(
-            help="Include all days from this date until yesterday. Must be at most 31 days ago."
-        ),
+        Parameter(help="Only show anomalies since this date. Must be within the last 31 days."),
     ] = None,
     by: Annotated[
         tuple[str, ...],
         repeated(
-            "Filter anomalies by total, team, project, deployment or gpu-type. Defaults to all"
+            "Filter by anomaly scope: total, team, project, deployment or gpu-type. If not "
+            "provided, all scopes are included"
         ),
     ] = (),
     policy: Annotated[
         Path | None,
         Parameter(
-            help="The policy with the planned days and budgets. Defaults to the one in force, from "
-            "the ledger."
+            help="Path to a policy file specifying planned activities and budgets. Defaults to "
+            "the active policy recorded in the ledger."
         ),
     ] = None,
     options: LedgerOptions = DEFAULT_OPTIONS,
     as_json: AsJson = False,
 ) -> int:
-    """Show which costs were unusual, why, and what would help.
+    """List cost anomalies with their causes and recommended actions.
 
-    A day is judged by the same weekdays before it. The reasons add up to the difference from what
-    was expected, to the micro-dollar. An anomaly of several days is shown with its first day.
+    Costs are compared with those of the same weekday in previous weeks. The listed causes account
+    for the entire difference between the actual and the expected cost. For anomalies lasting
+    several days, the first day is also shown.
     """
     from gpu_core.cli.anomalies.command import run_anomalies
 

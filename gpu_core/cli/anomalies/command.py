@@ -67,7 +67,11 @@ def run_anomalies(
 def _days(day: date | None, since: date | None, today: date) -> tuple[date, date]:
     yesterday = today - timedelta(days=1)
     if day is not None and since is not None:
-        raise InvalidInput("--since", "cannot be used with --date", remedy="leave one of them out")
+        raise InvalidInput(
+            "--since",
+            "cannot be used with --date",
+            remedy="please specify only one of these options",
+        )
     first, last = since or day or yesterday, day or yesterday
     field = "--date" if since is None else "--since"
     if first > (today if since is None else yesterday):
@@ -92,7 +96,7 @@ def _dimensions(by: Sequence[str]) -> frozenset[str]:
         if name.replace("_", "-") not in _KEYS:
             raise InvalidInput(
                 "by",
-                "is not a part of the cost that is judged",
+                "is not a valid anomaly scope",
                 got=name,
                 allowed=listed(_KEYS),
                 nearest=nearest_name(name, _KEYS),

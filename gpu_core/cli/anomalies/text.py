@@ -27,8 +27,8 @@ def anomalies_text(
         with_generated: Generated runs count.
     """
     if not has_runs:
-        hint = "" if with_generated else " --with-generated counts generated runs too."
-        return f"Nothing to judge: no run of the ledger held GPUs up to {last.isoformat()}.{hint}"
+        hint = "" if with_generated else " Use --with-generated to include generated runs."
+        return f"No GPU usage found in the ledger up to {last.isoformat()}.{hint}"
     flagged = [judgement for judgement in found if judgement.is_anomaly]
     lines = [_headline(first, last, flagged), *_not_judged(found)]
     named: set[str] = set()
@@ -42,7 +42,7 @@ def anomalies_text(
 def _headline(first: date, last: date, flagged: Sequence[Judgement]) -> str:
     days = first.isoformat() if first == last else f"{first.isoformat()} to {last.isoformat()}"
     if not flagged:
-        return f"No anomaly: {days}, UTC."
+        return f"No anomalies detected: {days}, UTC."
     new = sum(judgement.is_new for judgement in flagged)
     return f"{_anomalies(len(flagged))}, of which {new} new: {days}, UTC."
 
@@ -53,12 +53,12 @@ def _anomalies(number: int) -> str:
 
 def _not_judged(found: Sequence[Judgement]) -> Iterator[str]:
     for verdict, why in (
-        (AnomalyVerdict.NOT_ENOUGH_HISTORY, "the history is too short"),
+        (AnomalyVerdict.NOT_ENOUGH_HISTORY, "there is not enough history"),
         (AnomalyVerdict.PLANNED, "of planned activity"),
     ):
         scopes = list(dict.fromkeys(j.scope for j in found if j.verdict is verdict))
         if scopes:
-            yield wrapped(f"Not judged, because {why}: {', '.join(scopes)}.", "  ")
+            yield wrapped(f"Not evaluated because {why}: {', '.join(scopes)}.", "  ")
 
 
 def _anomaly(judgement: Judgement, named: set[str]) -> Iterator[str]:
@@ -76,7 +76,7 @@ def _anomaly(judgement: Judgement, named: set[str]) -> Iterator[str]:
         )
         yield wrapped(f"  {text}", "    ")
     if judgement.action is not None:
-        yield wrapped(f"  Proposed: {judgement.action.text}", "    ")
+        yield wrapped(f"  Recommended action: {judgement.action.text}", "    ")
 
 
 def _why(why: Decomposition) -> Iterator[str]:
@@ -90,4 +90,4 @@ def _why(why: Decomposition) -> Iterator[str]:
         yield wrapped(f"  {amount:>{width}}  {text}", " " * (width + 4))
     places = [f"{scope} ({percent}%)" for scope, percent in where_most(why)]
     if places:
-        yield wrapped(f"  Where: {', '.join(places)}", "    ")
+        yield wrapped(f"  Affected: {', '.join(places)}", "    ")

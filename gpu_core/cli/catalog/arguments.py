@@ -23,8 +23,8 @@ class CatalogOptions:
     catalog: Annotated[
         Path,
         Parameter(
-            help="Path to the refreshed catalog. If not provided, the catalog of the package "
-            "will be used."
+            help="Path to a catalog file. If the file does not exist, the built-in catalog will "
+            "be used."
         ),
     ] = DEFAULT_CATALOG
     prices: Annotated[
@@ -56,10 +56,10 @@ DEFAULT_OPTIONS = CatalogOptions()
 def show(
     *,
     options: CatalogOptions = DEFAULT_OPTIONS,
-    with_all: Annotated[bool, flag("Whether to list all offerings.", name="--all")] = False,
+    with_all: Annotated[bool, flag("If set, list all offerings.", name="--all")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show the lowest price of each GPU type, or every offering with --all."""
+    """List the lowest price for each GPU type."""
     from gpu_core.cli.catalog.command import show as run_show
 
     return run_show(
@@ -69,25 +69,35 @@ def show(
 
 def refresh(
     *,
-    catalog: Annotated[Path, Parameter(help="Path to write the catalog to.")] = DEFAULT_CATALOG,
+    catalog: Annotated[
+        Path, Parameter(help="The path where the catalog should be saved.")
+    ] = DEFAULT_CATALOG,
     region: Annotated[
-        tuple[str, ...], repeated("The AWS region to read. Defaults to us-east-1")
+        tuple[str, ...],
+        repeated("The AWS region to retrieve offerings from. Defaults to us-east-1"),
     ] = ("us-east-1",),
     accept_large_changes: Annotated[
         bool,
-        flag("Whether to accept prices that changed by a factor of ten. Verify the prices first."),
+        flag(
+            "If set, accept prices that differ from the previous price by a factor of 10 or "
+            "more. Please verify these prices first."
+        ),
     ] = False,
     placement_scores: Annotated[
         bool,
-        flag("Whether to fetch spot placement scores. AWS limits the number of requests per day."),
+        flag(
+            "If set, also retrieve spot placement scores. The number of requests per day is "
+            "limited by AWS."
+        ),
     ] = False,
-    timeout: Annotated[str, Parameter(help="Timeout for each AWS API call.")] = "20s",
+    timeout: Annotated[str, Parameter(help="The timeout for each request to the AWS API.")] = "20s",
     as_json: AsJson = False,
 ) -> int:
-    """Read what AWS offers now, and keep it.
+    """Update the GPU catalog with current AWS offerings and prices.
 
-    Reads instance types, on-demand and spot prices. Reports what cannot be read and keeps the
-    rest. Changes nothing if a price is implausible.
+    Retrieves instance types, on-demand prices and spot prices from the AWS API. If some of them
+    cannot be retrieved, a warning is displayed and the previous values are retained. If an
+    implausible price is found, the catalog is not updated.
     """
     from gpu_core.cli.catalog.command import refresh as run_refresh
     from gpu_core.decisions.model.errors import InvalidInput

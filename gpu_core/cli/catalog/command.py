@@ -89,8 +89,8 @@ def _report(path: Path, after: Refreshed, look: Look, *, as_json: bool) -> None:
         print_table(changes_table(after.changes))
     if look.placement_scores:
         print_table(scores_table(look.placement_scores))
-    text = f"{prices} prices were found, {len(after.changes)} offerings changed"
-    print(f"{text}; kept in {path}." if prices else "Nothing was refreshed.")
+    text = f"{prices} prices found, {len(after.changes)} offerings changed"
+    print(f"{text}; saved to {path}." if prices else "The catalog was not updated.")
 
 
 def _refresh_document(path: Path, after: Refreshed, look: Look) -> dict[str, Any]:

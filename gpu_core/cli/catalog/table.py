@@ -71,7 +71,7 @@ def _has_price(catalog: Catalog, offering: Offering) -> bool:
 def _summary_caption(catalog: Catalog, offerings: Sequence[Offering]) -> str:
     days = sorted(o.price.seen_until.date() for o in offerings)
     seen = f"Prices last seen {days[0]} to {days[-1]}. " if days else ""
-    lines = [f"{seen}--all lists every offering with its place and date."]
+    lines = [f"{seen}Use --all to list all offerings, including their location and date."]
     return "\n".join((*lines, *_sources(catalog)))
 
 
@@ -118,11 +118,11 @@ def scores_table(scores: Sequence[PlacementScore]) -> Table:
 def _caption(catalog: Catalog, offerings: Sequence[Offering]) -> str:
     lines = list(_sources(catalog))
     if not all(offering.price.is_age_known for offering in offerings):
-        lines.append("≥: the day is unknown, and that is the earliest that it can be.")
+        lines.append("≥ indicates the earliest possible date if the exact date is unknown.")
     shown = {catalog.instance_type(offering).key for offering in offerings}
     without = [key.name for key in catalog.types_without_spot() if key in shown]
     if without:
-        lines.append(f"The catalog has no spot price for {', '.join(without)}.")
+        lines.append(f"No spot price found in the catalog for {', '.join(without)}.")
     return "\n".join(lines)
 
 

@@ -14,23 +14,23 @@ def check(
     *files: Annotated[
         str,
         Parameter(
-            help="Path to a file or folder, or - to read from standard input.",
+            help="Path to a file or directory, or `-` for stdin.",
             allow_leading_hyphen=True,  # `-` would be taken for an unknown option
         ),
     ],
     policy: Annotated[
         Path | None,
         Parameter(
-            help="The policy to use for manifests and deployments. Defaults to the first one "
-            "among the "
-            "files, else built-in values."
+            help="Path to the policy used to validate manifests and deployments. Defaults to the "
+            "first policy found in the given files, or to the built-in policy."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Find errors in a policy, prefect.yaml, base job template or manifests.
+    """Validate policies, prefect.yaml files, base job templates and Kubernetes manifests.
 
-    Recognizes each file by its contents. Needs neither a server nor a cluster.
+    The type of each file is detected from its contents. This command does not require a connection
+    to a Prefect server or a cluster.
     """
     from gpu_core.cli.check.command import check as run_check
 

@@ -82,7 +82,7 @@ def _report(read: _Read, policy: Policy | None) -> FileReport | None:
     unchecked: list[str] = []
     for document, kind in zip(documents, kinds, strict=True):
         if kind is None:
-            unchecked.append(f"the document at line {document.line}: it is not {KINDS}")
+            unchecked.append(f"the document at line {document.line}, which is not {KINDS}")
         elif kind is not _OBJECT and len(documents) > 1:
             findings.append(_one_of_several(document, kind))
         else:
@@ -125,11 +125,10 @@ def _contents(kinds: Sequence[FileKind]) -> str:
 def _unknown(source: CheckedFile, documents: Sequence[Document]) -> FileReport:
     data: Any = documents[0].data if documents else None
     keys = list(map(str, data))[:5] if isinstance(data, Mapping) else []
-    word = "key" if len(keys) == 1 else "keys"
-    what = f"it begins with the {word} {', '.join(keys)}" if keys else "it holds no mapping"
+    what = f"its top-level keys are {', '.join(keys)}" if keys else "it does not contain a mapping"
     message = (
         f"is not {KINDS}: {what if documents else 'it is empty'}; "
-        "a policy has the key version and a section such as priorities"
+        "a policy must contain the `version` key and a section such as `priorities`"
     )
     meant = misspelt_section(data) if isinstance(data, Mapping) else None
     if meant is not None:
@@ -143,5 +142,6 @@ def _one_of_several(document: Document, kind: FileKind) -> FileFinding:
         severity=Severity.ERROR,
         code="several-documents",
         line=document.line,
-        message=f"a {kind.value} is the only document of its file; remove the lines with ---",
+        message=f"a {kind.value} must be the only document in its file; please remove the `---` "
+        "separators",
     )

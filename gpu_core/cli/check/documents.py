@@ -48,7 +48,7 @@ def _json(text: str, source: str) -> Any:
         where = f"{source}:{error.lineno}:{error.colno}"
         raise InvalidInput(where, "is not valid JSON", got=error.msg) from None
     except ValueError:
-        raise InvalidInput(source, "has a number with too many digits") from None
+        raise InvalidInput(source, "contains a number with too many digits") from None
     except RecursionError:
         raise InvalidInput(source, "is nested too deeply") from None
 

@@ -37,7 +37,7 @@ def check_manifest(document: Document, source: str, policy: Policy) -> list[File
             place=place,
             path=path,
             line=document.line,
-            message="is missing; the API server refuses the object",
+            message="is required by the API server",
         )
         for path, is_there in (
             ("apiVersion", bool(manifest.get("apiVersion"))),

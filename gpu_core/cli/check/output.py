@@ -29,12 +29,12 @@ def as_json(reports: Sequence[FileReport]) -> str:
 
 
 def _lines(report: FileReport) -> Iterator[str]:
-    verdict = "" if report.findings else ": nothing found"
+    verdict = "" if report.findings else ": no issues found"
     yield wrapped(f"{report.file}: {report.contents}{verdict}", "  ")
     for finding in report.findings:
         yield wrapped(f"  {_finding(finding)}", "    ")
     for what in report.unchecked:
-        yield wrapped(f"  not checked: {what}", "    ")
+        yield wrapped(f"  not validated: {what}", "    ")
 
 
 def _finding(finding: FileFinding) -> str:

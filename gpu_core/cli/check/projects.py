@@ -18,8 +18,8 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.variables.job_variables import GpuRequest
 from gpu_core.worker import GpuKubernetesWorker, GpuProcessWorker
 
-# The type of a pool is unknown without its server.
-_UNKNOWN_TYPE = "unknown without its server"
+# The type of a pool is cannot be determined without a connection to the server.
+_UNKNOWN_TYPE = "cannot be determined without a connection to the server"
 
 
 def check_project(
@@ -70,7 +70,7 @@ def check_job_template(document: Document, policy: Policy) -> list[FileFinding]:
     template: Mapping[str, Any] = document.data
     configuration = template["job_configuration"]
     if not isinstance(configuration, Mapping):
-        message = "is not a mapping; `prefect-gpu setup` creates a pool with a correct one"
+        message = "is not a mapping. You can create a valid template with `prefect-gpu setup`"
         return [_error("job_configuration", message)]
     manifest = configuration.get("job_manifest")
     has_pods = "job_manifest" in configuration
@@ -89,11 +89,11 @@ def check_job_template(document: Document, policy: Policy) -> list[FileFinding]:
 
 
 def _guarded(find: Callable[[], list[FileFinding]]) -> list[FileFinding]:
-    """The findings. A manifest that does not have the shape of a Job is also a mistake."""
+    """The findings. A manifest that does not match the structure of a Job is also a mistake."""
     try:
         return find()
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        message = f"does not have the shape of a Job ({type(error).__name__}: {error})"
+        message = f"does not match the structure of a Job ({type(error).__name__}: {error})"
         return [_error("job_configuration.job_manifest", message)]
 
 

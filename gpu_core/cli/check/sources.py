@@ -58,7 +58,9 @@ def _in_folder(folder: Path) -> Iterator[CheckedFile]:
     found = list(_files(folder))
     if not found:
         raise InvalidInput(
-            str(folder), "has no file to check", allowed=f"files ending in {', '.join(_ENDINGS)}"
+            str(folder),
+            "does not contain any supported files",
+            allowed=f"files ending in {', '.join(_ENDINGS)}",
         )
     for path in found:
         yield CheckedFile(name=str(path), text=_text(path), is_named=False)

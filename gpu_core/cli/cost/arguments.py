@@ -22,7 +22,7 @@ class LedgerAddress:
         str | None,
         secret(
             "ledger",
-            "The file or URL of the ledger to use. Defaults to the ledger of the work pool",
+            "The file path or URL of the ledger. Defaults to the ledger of the work pool",
         ),
     ] = None
     ledger_file: Annotated[str | None, secret_file("ledger")] = None
@@ -55,18 +55,25 @@ class LedgerOptions(LedgerAddress):
     pool: Annotated[
         str | None,
         Parameter(
-            help="Filter by work pool. If not provided, runs from all work pools are included."
+            help="Filter by work pool. If not provided, runs in all work pools will be included."
         ),
     ] = None
-    with_generated: Annotated[bool, flag("Include generated runs in the results.")] = False
+    with_generated: Annotated[
+        bool, flag("If set, include generated sample runs in the results.")
+    ] = False
 
 
 DEFAULT_ADDRESS = LedgerAddress()
 DEFAULT_OPTIONS = LedgerOptions()
-_Period = Annotated[str, Parameter(help="day, week (from Monday) or month, in UTC.")]
+_Period = Annotated[
+    str, Parameter(help="The period to report on: day, week (starting on Monday) or month, in UTC.")
+]
 _Day = Annotated[
     str | None,
-    Parameter(help="A date within the period to report on (e.g. 2026-11-24). Defaults to today."),
+    Parameter(
+        help="Any date within the period to report on (e.g. 2026-11-24). Defaults to today "
+        "if not specified."
+    ),
 ]
 
 
@@ -79,51 +86,55 @@ def report(
         tuple[str, ...],
         repeated(
             "Group by run, parent-run, attempt, team, project, user, deployment, experiment, "
-            "model, workload-type, gpu-type, capacity-type or zone; up to three. Defaults to team"
+            "model, workload-type, gpu-type, capacity-type or zone. At most three keys can be "
+            "specified. Defaults to team"
         ),
     ] = ("team",),
     idle: Annotated[
         str,
         Parameter(
-            help="How idle capacity is charged: none (a line of its own), evenly (each group the "
-            "same), by-use (each group in proportion to its cost) or reservation (the team with a "
-            "reservation of the node in the calendar)."
+            help="How to distribute the cost of idle capacity: none (reported separately), "
+            "evenly (equal amounts for all groups), by-use (in proportion to the cost of "
+            "each group) or reservation (assigned to the team that reserved the node)."
         ),
     ] = "none",
     policy: Annotated[
         Path | None,
         Parameter(
-            help="The policy with the reservations, for --idle reservation. Defaults to the policy "
-            "in force at the time, from the ledger."
+            help="Path to a policy file specifying the reservations for --idle reservation. "
+            "Defaults to the policy recorded in the ledger for that period."
         ),
     ] = None,
     options: LedgerOptions = DEFAULT_OPTIONS,
     show: Annotated[
         str,
         Parameter(
-            help="The columns to display: usage (GPU-hours), resources (the cost of GPU, CPU and "
-            "memory) or time (the cost of useful, lost, restart and queued-on-node time)."
+            help="The columns to display: usage (GPU-hours), resources (cost by GPU, CPU and "
+            "memory) or time (cost by useful, lost, restart and queued-on-node time)."
         ),
     ] = "usage",
     limit: Annotated[
         int,
         Parameter(
-            help="Limit the number of rows displayed. Remaining rows are summarized in one row."
+            help="The maximum number of rows to display. Any remaining rows are combined into a "
+            "single row."
         ),
     ] = 20,
-    as_csv: Annotated[bool, flag("Print CSV.", name="--csv")] = False,
+    as_csv: Annotated[bool, flag("Output in CSV format.", name="--csv")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show the cost of a day, a week or a month.
+    """Show the cost of GPU usage for a day, week or month.
 
-    Rows and idle capacity add up to the total, to the micro-dollar. What has no price is listed as
-    unpriced.
+    The rows and the idle capacity add up to the exact total. Usage without a known price is
+    reported as unpriced.
     """
     from gpu_core.cli.cost.command import ReportFormat, run_report
     from gpu_core.decisions.model.errors import InvalidInput
 
     if as_csv and as_json:
-        raise InvalidInput("--csv", "cannot be used with --json", remedy="leave one of them out")
+        raise InvalidInput(
+            "--csv", "cannot be used with --json", remedy="please specify only one of these options"
+        )
     output = ReportFormat.CSV if as_csv else ReportFormat.JSON if as_json else ReportFormat.TABLE
     return run_report(
         options.address,
@@ -149,13 +160,17 @@ def export(
     focus: Annotated[str, Parameter(help="The FOCUS version to use. Must be 1.2 or 1.4.")] = "1.2",
     output: Annotated[
         Path | None,
-        Parameter(help="Path to the file to write (.csv or .parquet). Defaults to CSV on stdout."),
+        Parameter(
+            help="Path to the output file (.csv or .parquet). If not provided, CSV will be "
+            "written to stdout."
+        ),
     ] = None,
 ) -> int:
-    """Write a day, a week or a month as a bill in FOCUS, the FinOps Foundation's format.
+    """Export the cost of a day, week or month in the FinOps FOCUS format.
 
-    One row for each resource of an attempt at one price in one month. The billed costs add up to
-    the report of the same period. What has no price is left out and named on stderr.
+    The file contains one row for each resource, price and month of an attempt. The total billed
+    cost is equal to the total of `prefect-gpu cost report` for the same period. Usage without a
+    known price is excluded and listed on stderr.
     """
     from gpu_core.cli.cost.command import run_export
 
@@ -175,35 +190,39 @@ def savings(
     month: Annotated[
         str | None,
         Parameter(
-            help="The month to report on, in UTC (e.g. 2026-10). Defaults to the current month."
+            help="The month to report on, in UTC (e.g. 2026-10). Defaults to the current month "
+            "if not specified."
         ),
     ] = None,
     policy: Annotated[
         Path | None,
         Parameter(
-            help="The policy with the prices, rates and scale.max_gpus. Defaults to the policy "
-            "in force at the time, from the ledger."
+            help="Path to a policy file specifying prices, rates and scale.max_gpus. Defaults to "
+            "the policy recorded in the ledger for that month."
         ),
     ] = None,
     prices: Annotated[
-        Path | None, Parameter(help="Path to a price file to override the catalog with.")
+        Path | None,
+        Parameter(
+            help="Path to a file containing custom prices. If provided, these "
+            "prices take precedence over the catalog."
+        ),
     ] = None,
     committed_percent: Annotated[
         str | None,
         Parameter(
-            help="The price of a commitment in percent of the on-demand price. Defaults to the "
-            "price "
-            "of `reserved` in the policy or the ledger."
+            help="The price of a commitment, as a percentage of the on-demand price. Defaults to "
+            "the `reserved` price in the policy or ledger."
         ),
     ] = None,
     options: LedgerOptions = DEFAULT_OPTIONS,
     as_json: AsJson = False,
 ) -> int:
-    """Show what spot, elasticity and commitments saved in a month, and what could be saved.
+    """Show the savings of a month from spot capacity, elasticity and commitments.
 
-    Compares the month with three others: the same machine-hours on demand, the lowest possible cost
-    in hindsight, and clusters of a fixed size. Parts add up to the micro-dollar. Machines without a
-    known price are excluded from all sums, and listed on stderr.
+    The actual cost is compared with the cost of the same machine-hours at on-demand prices, with
+    the lowest possible cost and with the cost of fixed-size clusters. Machines without a known
+    price are excluded from all totals and listed on stderr.
     """
     from gpu_core.cli.cost.savings import run_savings
 
@@ -220,20 +239,22 @@ def savings(
 
 
 def reconcile(
-    file: Annotated[Path, Parameter(help="Path to a bill in FOCUS format (.csv or .parquet).")],
+    file: Annotated[Path, Parameter(help="Path to the bill in FOCUS format (.csv or .parquet).")],
     /,
     *,
     options: LedgerAddress = DEFAULT_ADDRESS,
     limit: Annotated[int, Parameter(help="Maximum number of rows to display per table.")] = 20,
-    dry_run: Annotated[bool, flag("If set, do not write any changes to the ledger.")] = False,
+    dry_run: Annotated[
+        bool, flag("If set, print the results without updating the ledger.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Compare a provider's bill with the ledger, and explain each difference.
+    """Reconcile the ledger with a cloud provider's bill.
 
-    Each dollar of the bill belongs to a machine of the ledger or to a step of the table. Runs on
-    these machines are marked as reconciled in the ledger, and by the worker in MLflow. Both show
-    the charged and the billed cost. Reading the same bill again changes nothing. Lines that cannot
-    be counted are listed on stderr: a repeated line, another currency, an unreadable value.
+    Each amount on the bill is matched with a machine in the ledger or assigned to a category of
+    differences. The flow runs on matched machines are marked as reconciled, both in the ledger and
+    in MLflow, along with their billed cost. This command is idempotent. Lines with duplicate,
+    unreadable or foreign currency amounts are skipped and listed on stderr.
     """
     from gpu_core.cli.cost.reconcile import run_reconcile
 

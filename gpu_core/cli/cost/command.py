@@ -122,8 +122,9 @@ def _reservations(in_force: PolicyInForce, window: Window) -> Iterator[Reservati
     calendar = in_force.policy.calendar
     if not any(closure.for_team and closure.nodes for closure in calendar.closures):
         raise InvalidInput(
-            "policy", "reserves no node for a team, as --idle reservation needs it",
-            got=in_force.origin, remedy="name another policy with --policy FILE",
+            "policy", "does not contain any team reservations, which are required for --idle "
+                "reservation",
+            got=in_force.origin, remedy="please specify a different policy with --policy",
         )  # fmt: skip
     for closure in windows_between(calendar, window.start, window.end):
         if closure.for_team is not None and closure.nodes:
@@ -140,7 +141,7 @@ def _show(text: str) -> Show:
     if text not in names:
         raise InvalidInput(
             "show",
-            "is not a kind of numbers",
+            "is not a valid view",
             got=text,
             allowed=listed(names),
             nearest=nearest_name(text, names),
@@ -195,6 +196,6 @@ def _name_unpriced(charges: Charges) -> None:
         )
     if missing:
         print_notice(
-            f"prefect-gpu cost export: {' and '.join(missing)} have no price and are not in the "
-            "file; give them one in the policy's rates or prices"
+            f"prefect-gpu cost export: {' and '.join(missing)} without a known price were "
+            "excluded. You can specify prices in `rates` or `prices` of the policy"
         )

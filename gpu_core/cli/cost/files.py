@@ -31,34 +31,39 @@ def check_output(path: Path | None) -> None:
     if path.suffix not in _SUFFIXES:
         raise InvalidInput(
             "output",
-            "is not a file of a known form",
+            "has an unsupported file extension",
             got=path.name,
             allowed=" or ".join(_SUFFIXES),
             nearest=nearest_name(path.suffix, _SUFFIXES),
         )
     if path.is_dir():
-        raise InvalidInput("output", "is a folder", got=str(path), remedy="name a file in it")
+        raise InvalidInput(
+            "output",
+            "is a directory",
+            got=str(path),
+            remedy="please specify the path to a file in this directory",
+        )
     file = next((each for each in path.parents if each.exists() and not each.is_dir()), None)
     if file is not None:
         raise InvalidInput(
             "output",
-            "is below a file, where no folder can be",
+            "cannot be created, because a parent path is a file",
             got=str(path),
-            remedy=f"name a file in a folder; {file} is a file",
+            remedy=f"please specify a path inside a directory; {file} is a file",
         )
     if not path.parent.is_dir():
         raise InvalidInput(
             "output",
-            "is in a folder that does not exist",
+            "is in a directory that does not exist",
             got=str(path),
-            remedy=f"make {path.parent} first",
+            remedy=f"please create {path.parent} first",
         )
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise InvalidInput(
             "output",
             "cannot be written",
             got=str(path),
-            remedy=f"name a file in a folder that you may write; {path.parent} is none",
+            remedy=f"please ensure that you have write access to {path.parent}",
         )
 
 

@@ -31,21 +31,21 @@ async def _ledger_url(client: PrefectClient, given: str | None) -> str:
     if pool is None:
         raise InvalidInput(
             "--pool",
-            "is required: this Prefect server has no single GPU pool",
+            "is required, because this Prefect server does not have exactly one GPU work pool",
             allowed=listed(pools),
             remedy="or name a ledger with --ledger or --ledger-file",
         )
     if pool not in pools:
         raise InvalidInput(
             "--pool",
-            "is not a GPU pool of this Prefect server",
+            "is not a GPU work pool on this Prefect server",
             got=pool,
             allowed=listed(pools),
             nearest=nearest_name(pool, pools),
         )
     raise InvalidInput(
         "--pool",
-        "has no ledger in Prefect",
+        "does not have a ledger configured",
         got=pool,
-        remedy=f"run `prefect-gpu setup --pool {pool}`, or name a ledger with --ledger",
+        remedy=f"please run `prefect-gpu setup --pool {pool}` or specify a ledger with --ledger",
     )

@@ -138,11 +138,11 @@ def _print(reconciled: Reconciliation, limit: int) -> None:
 
 def _steps_table(reconciled: Reconciliation) -> Table:
     table = Table(title=_title(reconciled))
-    table.add_column("From the ledger to the bill", overflow="fold")
+    table.add_column("Differences between ledger and bill", overflow="fold")
     table.add_column("USD", justify="right", no_wrap=True)
     exact = [reconciled.ledger_micro_usd, *reconciled.steps.values()]
     ledger, *steps = apportioned(exact)
-    table.add_row("The ledger: machines with a provider's id", format_usd(ledger))
+    table.add_row("Ledger: machines with a provider ID", format_usd(ledger))
     for step, micro_usd in zip(reconciled.steps, steps, strict=True):
         table.add_row(step.value, _signed(micro_usd))
     table.add_section()
@@ -151,8 +151,8 @@ def _steps_table(reconciled: Reconciliation) -> Table:
 
 
 def _machines_table(machines: Sequence[MachineBill], of: int) -> Table:
-    title = "Machines of ours" if of == len(machines) else f"{len(machines)} of {of:,} machines"
-    table = Table(title=f"{title}, the largest difference first")
+    title = "Matched machines" if of == len(machines) else f"{len(machines)} of {of:,} machines"
+    table = Table(title=f"{title} (largest differences first)")
     table.add_column("Machine", overflow="fold")
     table.add_column("Node", overflow="fold")
     for name in ("Hours", "Billed", "Ledger", "Bill"):
@@ -172,9 +172,9 @@ def _machines_table(machines: Sequence[MachineBill], of: int) -> Table:
 
 def _title(reconciled: Reconciliation) -> str:
     if reconciled.window is None:
-        return "The bill has no machine"
+        return "No machines found in the bill"
     window = reconciled.window
-    return f"The bill from {window.start:%Y-%m-%d %H:%M} up to {window.end:%Y-%m-%d %H:%M}, UTC"
+    return f"Bill from {window.start:%Y-%m-%d %H:%M} up to {window.end:%Y-%m-%d %H:%M}, UTC"
 
 
 def _signed(micro_usd: int) -> str:
@@ -231,13 +231,13 @@ def _name(problems: Sequence[LineProblem]) -> None:
     """Say which lines are in no sum."""
     for each in problems[:_NAMED_LINES]:
         detail = f" ({each.detail})" if each.detail else ""
-        print_notice(f"line {each.number} {each.problem.value}{detail}; not counted")
+        print_notice(f"line {each.number} {each.problem.value}{detail}; skipped")
     rest = Counter(each.problem for each in problems[_NAMED_LINES:])
     for problem, number in rest.items():
         what = problem.value
-        print_notice(f"and {count(number, 'more line')}, each of which {what}")
+        print_notice(f"and {count(number, 'more line')}: each {what}")
     if problems:
-        print_notice(f"Not counted: {', '.join(_not_counted(problems))}")
+        print_notice(f"Skipped lines: {', '.join(_not_counted(problems))}")
 
 
 def _not_counted(problems: Sequence[LineProblem]) -> list[str]:
@@ -248,4 +248,4 @@ def _not_counted(problems: Sequence[LineProblem]) -> list[str]:
             sums[each.currency or "without a currency"] += each.billed
     unknown = sum(each.billed is None for each in problems)
     amounts = [f"{float(amount):,.2f} {currency}" for currency, amount in sorted(sums.items())]
-    return [*amounts, *([f"{count(unknown, 'line')} of an unknown amount"] if unknown else [])]
+    return [*amounts, *([f"{count(unknown, 'line')} with an unknown amount"] if unknown else [])]

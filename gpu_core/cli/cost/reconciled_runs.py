@@ -43,7 +43,7 @@ def print_runs(runs: Sequence[ReconciledRun], limit: int, *, dry_run: bool) -> N
     if not runs:
         return
     title = "Runs" if len(runs) <= limit else f"{limit} of {len(runs):,} runs"
-    table = Table(title=f"{title}, the most expensive first")
+    table = Table(title=f"{title} (most expensive first)")
     table.add_column("Run", overflow="fold")
     table.add_column("Team", overflow="fold")
     for name in ("Charged", "Billed"):

@@ -103,8 +103,8 @@ def _print(found: MonthSavings) -> None:
     window = found.window
     if not window.end > window.start:
         text = (
-            "Unknown: the ledger has no machine of this month. "
-            "Workers record machines as they come and go."
+            "No machines found in the ledger for this month. Machines are recorded by workers "
+            "when they are added or removed."
         )
         print(wrapped(text))
         return
@@ -114,7 +114,7 @@ def _print(found: MonthSavings) -> None:
     for table in tables:
         print_table(_table(table))
     if not tables:
-        print(wrapped("The ledger has no machine with known prices in this time."))
+        print(wrapped("No machines with known prices found in the ledger for this period."))
     for note in savings_notes(found):
         print_notice(f"prefect-gpu cost savings: {note}")
 

@@ -30,7 +30,7 @@ class Show(StrEnum):
     """The numbers in a table."""
 
     USAGE = "usage"
-    """GPU-hours, and core-hours and GiB-hours where there are some."""
+    """GPU-hours, and core-hours and GiB-hours if any."""
     RESOURCES = "resources"
     """The cost of GPUs, CPU and memory."""
     TIME = "time"
@@ -69,7 +69,7 @@ def report_table(
     left_out = [name for name in columns if name not in fitting]
     table = Table(title=_title(report))
     if left_out:
-        table.caption = f"Left out at this width: {', '.join(left_out)}"
+        table.caption = f"Columns omitted (terminal too narrow): {', '.join(left_out)}"
     columns = fitting
     for key in report.keys:
         table.add_column(_heading(key), overflow="fold")

@@ -19,7 +19,7 @@ def name_unknown_pool(ledger: Ledger, pool: str | None, command: str) -> None:
         return
     problem = InvalidInput(
         "pool",
-        "has no run and no machine in the ledger",
+        "does not have any runs or machines in the ledger",
         got=pool,
         allowed=listed(known) if known else None,
         nearest=nearest_name(pool, known),

@@ -16,16 +16,18 @@ def doctor(
         str | None,
         secret(
             "ledger-url",
-            "The ledger to check. If not provided, the ledger of the work pool will be checked",
+            "The file path or URL of the ledger to check. Defaults to the ledger of the work pool",
         ),
     ] = None,
     ledger_url_file: Annotated[str | None, secret_file("ledger-url")] = None,
 ) -> int:
-    """Check everything that a pool's worker needs, with a remedy where it fails.
+    """Diagnose configuration and connectivity issues of a GPU work pool.
 
-    Checks versions, Prefect's API, the pool and its template, clocks, checkpoint store, ledger and
-    MLflow. Checks the rights, lease, nodes and NodePools of a cluster, or this machine's GPUs.
-    Writes and removes one object in the checkpoint store, and changes nothing else.
+    Checks package versions, the Prefect API, the work pool and its base job template, clock skew,
+    the checkpoint store, the ledger and MLflow. For Kubernetes pools, also checks permissions, the
+    leader election lease, nodes and NodePools; for process pools, checks the local GPUs. To test
+    write access, a temporary object is created in the checkpoint store and then deleted. No other
+    changes are made.
     """
     load_prefect()
     from gpu_core.cli.doctor.command import doctor as run_doctor

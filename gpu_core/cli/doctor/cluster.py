@@ -112,8 +112,8 @@ async def _first_answer(
         with anyio.fail_after(_PART_S):
             version, date = await api.version()
     except (KubernetesError, TimeoutError) as error:
-        text = str(error) or f"no answer within {_PART_S:.0f} s"
-        return [failed("kubernetes.api", f"the cluster does not answer: {text}", _REACH)], None
+        text = str(error) or f"timed out after {_PART_S:.0f}s"
+        return [failed("kubernetes.api", f"Unable to connect to the cluster: {text}", _REACH)], None
     took_s = time.perf_counter() - began_s
     middle = before + (datetime.now(UTC) - before) / 2
     clock = reading_of("the Kubernetes API server", date, middle, took_s)
@@ -122,7 +122,7 @@ async def _first_answer(
     return [*found, *clock_findings([clock])], clock
 
 
-_REACH = "correct KUBECONFIG, the pool's cluster block or the network"
+_REACH = "please check KUBECONFIG, the cluster block of the pool and your network connection"
 
 
 async def _all_parts(api: KubernetesApi, question: ClusterQuestion, now: datetime) -> list[Finding]:
@@ -142,7 +142,7 @@ async def _all_parts(api: KubernetesApi, question: ClusterQuestion, now: datetim
             with anyio.fail_after(_PART_S):
                 found[check] = await part()
         except TimeoutError:
-            found[check] = [unknown(check, f"no answer within {_PART_S:.0f} s")]
+            found[check] = [unknown(check, f"timed out after {_PART_S:.0f}s")]
         except KubernetesError as error:
             found[check] = [unknown(check, f"cannot be read: {error}")]
 

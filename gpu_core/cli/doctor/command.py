@@ -155,10 +155,15 @@ def _answer(call: Call, answer: Future[list[Finding]], began_s: float) -> Sequen
     try:
         return answer.result(max(0.0, call.longest_s - (time.monotonic() - began_s)))
     except TimeoutError:
-        text = f"no answer within {call.longest_s:.0f} s"
-        return [failed(call.check, text, "read the log of that service")]
+        text = f"timed out after {call.longest_s:.0f}s"
+        return [failed(call.check, text, "please check the logs of this service")]
     except Exception as error:
-        return [failed(call.check, f"this check failed: {type(error).__name__}: {error}")]
+        return [
+            failed(
+                call.check,
+                f"an error occurred while running this check: {type(error).__name__}: {error}",
+            )
+        ]
 
 
 def _policy(options: DoctorOptions, settings: GpuWorkerSettings) -> tuple[Policy, list[Finding]]:
@@ -167,8 +172,11 @@ def _policy(options: DoctorOptions, settings: GpuWorkerSettings) -> tuple[Policy
     if path is None and DEFAULT_POLICY.is_file():
         path = DEFAULT_POLICY
     if path is None:
-        text = "the policy file is unknown; the default has no prices and no virtual GPUs"
-        remedy = "set --policy to the worker's policy file"
+        text = (
+            "No policy file found. Using the built-in policy, which does not define prices or "
+            "virtual GPUs"
+        )
+        remedy = "please specify the worker's policy file with --policy"
         return Policy(version=1), [unknown("settings.policy", text, remedy)]
     try:
         policy = load_policy(path)
@@ -176,7 +184,7 @@ def _policy(options: DoctorOptions, settings: GpuWorkerSettings) -> tuple[Policy
         return Policy(version=1), [failed("settings.policy", str(error), "prefect-gpu check FILE")]
     doubts = doubts_of_policy(policy, {})
     return policy, [
-        ok("settings.policy", f"{path} can be used"),
+        ok("settings.policy", f"{path} is valid"),
         *[warning("settings.policy", f"{doubt.path} {doubt.message}") for doubt in doubts],
     ]
 

@@ -17,7 +17,8 @@ class DoctorOptions:
     pool: Annotated[
         str | None,
         Parameter(
-            help="The name of the work pool to check. Defaults to gpu, or to the only GPU pool."
+            help="The name of the work pool to check. Defaults to `gpu`, or to the only GPU work "
+            "pool if there is exactly one."
         ),
     ] = None
     worker_type: Annotated[
@@ -31,18 +32,19 @@ class DoctorOptions:
         Parameter(
             name="--policy",
             help="Path to the policy file of the worker. Defaults to "
-            "PREFECT_INTEGRATIONS_GPU_POLICY_PATH, "
-            "deployments/policy.yaml, else built-in values.",
+            "PREFECT_INTEGRATIONS_GPU_POLICY_PATH if set, then deployments/policy.yaml, then "
+            "the built-in policy.",
         ),
     ] = None
     service_account: Annotated[
         str | None,
         Parameter(
-            help="The ServiceAccount of the worker as NAMESPACE/NAME, to check its permissions. "
-            "Only for gpu-kubernetes. Defaults to your own permissions."
+            help="The worker's service account, in the format NAMESPACE/NAME. If provided, the "
+            "permissions of this service account are checked instead of your own. Only "
+            "applies to gpu-kubernetes pools."
         ),
     ] = None
     with_details: Annotated[
-        bool, flag("Include the input of each check in the output.", name="--verbose")
+        bool, flag("Include additional details about each check in the output.", name="--verbose")
     ] = False
     as_json: AsJson = False

@@ -39,12 +39,12 @@ def examine_prefect(
     try:
         facts = begin(read).result(_LONGEST_S)
     except TimeoutError:
-        text = f"no answer within {_LONGEST_S:.0f} s"
-        return None, [failed(check, text, "read the server's log, or correct PREFECT_API_URL")]
+        text = f"timed out after {_LONGEST_S:.0f}s"
+        return None, [failed(check, text, "please check the server logs and PREFECT_API_URL")]
     except GpuSchedulingError as error:
         return None, [failed(check, str(error))]
     except Exception as error:
-        return None, [failed(check, f"it broke: {type(error).__name__}: {error}")]
+        return None, [failed(check, f"an error occurred: {type(error).__name__}: {error}")]
     found = [
         prefect_version_finding(prefect.__version__, facts.version, is_cloud=facts.is_cloud),
         ok(check, f"{facts.address} answers in {facts.latency_s:.2f} s"),

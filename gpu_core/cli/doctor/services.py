@@ -113,7 +113,7 @@ def service_calls(places: StoreAddresses, *, in_pods: bool) -> list[Call]:
 
 
 def _missing(check: str, what: str) -> Call:
-    text = f"{what} is named by a block of Prefect's server, which does not answer"
+    text = f"{what} is configured in a block, but the Prefect server is not available"
     return Call(check, lambda: [unknown(check, text)])
 
 
@@ -122,9 +122,15 @@ def store_findings(uri: str, *, in_pods: bool, is_default: bool) -> list[Finding
     check = "store.checkpoints"
     if in_pods and "s3://" not in uri.lower():
         if is_default:
-            text = "no checkpoint store is configured: checkpoints are lost with their pod"
+            text = (
+                "No checkpoint store is configured. Checkpoints will be lost when their pod is "
+                "deleted"
+            )
             return [warning(check, text, "prefect-gpu setup --checkpoint-uri s3://bucket/prefix")]
-        text = f"{uri} is a folder inside the pods: it has to be a volume that all nodes mount"
+        text = (
+            f"{uri} is a local path inside the pods. Please ensure that it is on a volume "
+            "mounted on all nodes"
+        )
         return [unknown(check, text)]
     try:
         return [store_finding(probe_store(uri))]
@@ -142,23 +148,29 @@ def _for_runs_alone(error: StoreUnreachable) -> Finding:
     """Pods may have credentials and a network of their own: the worker needs neither."""
     return unknown(
         "store.checkpoints",
-        f"{error.uri} cannot be used from here, and only runs have to: {error.reason}",
-        "check with the credentials and from the network of the runs, or let a first run save",
+        f"{error.uri} is not accessible from this machine, but only flow runs require access: "
+        f"{error.reason}",
+        "please verify access using the credentials and network of the flow runs",
     )
 
 
 def ledger_and_clock_findings(url: str, *, in_pods: bool, is_default: bool) -> list[Finding]:
     """Can the ledger be read, does its version fit, and is its clock right?"""
     if in_pods and is_default:
-        text = "no ledger is named: it is a file in the worker's pod and is deleted with it"
+        text = (
+            "No ledger is configured. The ledger is a file in the worker's pod and will be lost "
+            "when the pod is deleted"
+        )
         remedy = "prefect-gpu setup --ledger-url postgresql://..."
         return [warning("ledger.version", text, remedy)]
     try:
         return list(ledger_findings(inspect_ledger(url)))
     except (LedgerError, InvalidInput) as error:
-        remedy = "correct PREFECT_INTEGRATIONS_GPU_LEDGER_URL, or the block of the ledger"
+        remedy = "please check PREFECT_INTEGRATIONS_GPU_LEDGER_URL and the ledger block"
         if in_pods:
-            remedy += "; in the Helm chart it is the Secret that ledger.existingSecret names"
+            remedy += (
+                ". If you use the Helm chart, check the Secret specified by ledger.existingSecret"
+            )
         return [failed("ledger.version", str(error), remedy)]
 
 
@@ -166,13 +178,20 @@ def mlflow_findings(access: MlflowAccess | None) -> list[Finding]:
     """Is MLflow there, and does it take our credentials?"""
     check = "mlflow.access"
     if access is None:
-        return [ok(check, "none is named: costs are not logged to MLflow")]
+        return [ok(check, "No tracking server is configured, so costs are not logged to MLflow")]
     if not is_server(access):
-        return [unknown(check, f"{access.tracking_uri} is no server: it is not asked")]
+        return [unknown(check, f"{access.tracking_uri} is not a tracking server, skipping")]
     try:
         return [mlflow_finding(probe_mlflow(access))]
     except MlflowUnreachable as error:
-        return [failed(check, str(error), "start it, or correct prefect-gpu setup --mlflow-uri")]
+        return [
+            failed(
+                check,
+                str(error),
+                "please ensure that the server is running and check "
+                "the address with prefect-gpu setup --mlflow-uri",
+            )
+        ]
 
 
 def machine_gpu_findings(policy: Policy, environment: Mapping[str, str]) -> list[Finding]:
@@ -186,7 +205,10 @@ def machine_gpu_findings(policy: Policy, environment: Mapping[str, str]) -> list
         finally:
             users.close()
     except GpuDiscoveryError as error:
-        remedy = "nvidia-smi must list the GPUs: reinstall the driver, or restart the machine"
+        remedy = (
+            "please ensure that nvidia-smi lists the GPUs. You may need to reinstall the driver "
+            "or restart the machine"
+        )
         return [failed("gpus.nvml", str(error), remedy)]
     seen = tuple(
         SeenGpu(

@@ -11,10 +11,11 @@ from gpu_core.cli.shared.prefect_settings import load_prefect
 
 
 def held(*, as_json: AsJson = False) -> int:
-    """Show the GPUs of this machine that no run may use, and why.
+    """List the held GPUs of this machine.
 
-    A gpu-process worker holds a GPU that is not well. It stays held until it passes a preflight or
-    a person frees it, also over restarts of the worker and the machine.
+    Unhealthy GPUs are held by the gpu-process worker to prevent flow runs from using them. A GPU
+    remains held, even if the worker or the machine is restarted, until it passes a preflight check
+    or is released with `prefect-gpu gpus free`.
     """
     load_prefect()
     from gpu_core.cli.gpus.command import show_held
@@ -23,7 +24,7 @@ def held(*, as_json: AsJson = False) -> int:
 
 
 def free(gpu_id: Annotated[str, Parameter(help="The UUID of the GPU.")], /) -> int:
-    """Let runs use a held GPU of this machine again."""
+    """Release a held GPU, allowing flow runs to use it again."""
     load_prefect()
     from gpu_core.cli.gpus.command import free_gpu
 
@@ -33,11 +34,11 @@ def free(gpu_id: Annotated[str, Parameter(help="The UUID of the GPU.")], /) -> i
 def preflight(
     gpu_id: Annotated[str, Parameter(help="The UUID of the GPU.")], /, *, as_json: AsJson = False
 ) -> int:
-    """Check a held GPU of this machine, and let runs use it again if it passes.
+    """Run a preflight check on a held GPU and release it if the check passes.
 
-    Reads errors, temperature and XID errors from the driver. With PyTorch or CuPy installed it also
-    writes and compares most of the GPU's memory and multiplies matrices. Without, the GPU stays
-    held: what was not checked has not passed.
+    Checks the driver for memory errors, XID errors and the GPU temperature. If PyTorch or CuPy is
+    installed, most of the GPU memory is also tested, along with matrix multiplication. Otherwise,
+    these tests are skipped and the GPU remains held.
     """
     load_prefect()
     from gpu_core.cli.gpus.preflight import run_preflight
@@ -48,18 +49,20 @@ def preflight(
 def history(
     *gpu_ids: Annotated[
         str,
-        Parameter(help="The UUIDs of the GPUs to include. If not provided, all GPUs are included."),
+        Parameter(
+            help="The UUIDs of the GPUs to include. If not provided, all GPUs will be included."
+        ),
     ],
     last: Annotated[
-        int, duration("last", "Length of the time window to display. Defaults to 15m.")
+        int, duration("last", "How far back to show GPU activity. Defaults to 15m.")
     ] = 900,
     options: LedgerOptions = DEFAULT_OPTIONS,
     as_json: AsJson = False,
 ) -> int:
-    """Show the activity of GPUs of process pools in each minute, from the ledger.
+    """Show GPU utilization over time for process pools.
 
-    The worker records each minute when it ends, and keeps it for the days of the policy's
-    `telemetry.history_days`.
+    GPU activity is recorded in the ledger every minute by the worker and retained for the number of
+    days specified by `telemetry.history_days` in the policy.
     """
     from gpu_core.cli.gpus.history import show_history
 
@@ -82,24 +85,24 @@ def export(
         Path | None,
         Parameter(
             show_default=False,
-            help="Path to the socket of the kubelet for pod resources: "
-            "/var/lib/kubelet/pod-resources/kubelet.sock.",
+            help="Path to the kubelet's pod resources socket (e.g. "
+            "/var/lib/kubelet/pod-resources/kubelet.sock).",
         ),
     ] = None,
     node: Annotated[
         str,
         Parameter(
             show_default=False,
-            help="The node's name in its cluster, for the label `node`: by it a worker finds the "
-            "GPUs of its nodes.",
+            help="The name of the Kubernetes node, used as the value of the `node` label. This "
+            "is required for the worker to associate GPU metrics with nodes.",
         ),
     ] = "",
 ) -> int:
-    """Export metrics of this node's GPUs for Prometheus.
+    """Start a Prometheus exporter for the GPUs of this node.
 
-    Samples the GPUs through NVML until SIGTERM, and answers scrapes at /metrics. Without a driver
-    it keeps running, and reports that once. A gpu-process worker exports the GPUs of its machine
-    itself.
+    Collects GPU metrics with NVML and serves them at /metrics until the process is terminated. If
+    no driver is found, a warning is logged and the exporter continues running. This command is not
+    required on machines with a gpu-process worker, which exports its own GPU metrics.
     """
     from gpu_core.cli.gpus.node_exporter import export as export_node
     from gpu_core.decisions.model.errors import InvalidInput

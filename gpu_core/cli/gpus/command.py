@@ -27,7 +27,7 @@ def show_held(*, as_json: bool) -> int:
         since = "" if gpu.found_at is None else f" since {gpu.found_at:%Y-%m-%d %H:%M} UTC"
         print(f"{gpu.gpu_id}  {gpu.verdict}{since}: {gpu.reason}; {gpu.remedy}")
     if not found:
-        print("No GPU of this machine is held.")
+        print("No held GPUs found on this machine.")
     return 0
 
 
@@ -40,7 +40,7 @@ def free_gpu(gpu_id: str) -> int:
     gpus = open_held_gpus()
     require_held(gpus.read(), gpu_id)
     gpus.free(gpu_id)
-    print(f"{gpu_id} is free: runs may use it again.")
+    print(f"GPU {gpu_id} released. It is now available to flow runs.")
     return 0
 
 

@@ -27,7 +27,10 @@ def show_history(ledger_url: str, gpu_ids: Sequence[str], last_s: int, *, as_jso
         rows = [{"minute": each.minute.isoformat(), **asdict(each.summary)} for each in found]
         print(json.dumps(rows, indent=2))
     elif not found:
-        print("The ledger has no minute of these GPUs: see `telemetry.history_days` of the policy.")
+        print(
+            "No GPU activity found. You can set the retention period with "
+            "`telemetry.history_days` in the policy."
+        )
     else:
         print("\n".join(_lines(found)))
     return 0

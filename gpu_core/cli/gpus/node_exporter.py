@@ -147,9 +147,12 @@ def _sample(exporter: NodeExporter, stop: threading.Event) -> None:
         try:
             pause_s = exporter.look(datetime.now(UTC))
         except Exception:
-            _log.exception("The GPUs of this node are not sampled; the next try is in 5 minutes")
+            _log.exception("Failed to collect GPU metrics on this node. Retrying in 5 minutes.")
             pause_s = _LONGEST_PAUSE_S
         if exporter.is_outdated:
-            _log.error("The exporter ends: a new one loads the library of the driver")
+            _log.error(
+                "The GPU driver was replaced. Exiting so that the new driver library can "
+                "be loaded by a restarted exporter."
+            )
             stop.set()
     exporter.close()

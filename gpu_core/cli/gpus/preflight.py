@@ -34,7 +34,7 @@ def run_preflight(gpu_id: str, pause_s: float = 1.0, *, as_json: bool = False) -
             time.sleep(pause_s)
             samples += _sample(sampler, gpu_id)
     except GpuDiscoveryError as error:
-        print_notice(f"{gpu_id} stays held: {error}")
+        print_notice(f"{gpu_id} is still held: {error}")
         return 1
     finally:
         sampler.close()
@@ -50,8 +50,8 @@ def run_preflight(gpu_id: str, pause_s: float = 1.0, *, as_json: bool = False) -
 
 def _result(gpu_id: str, found: GpuPreflight) -> str:
     if found.has_passed:
-        return f"{gpu_id} is free: runs may use it again."
-    return f"{gpu_id} stays held. To free it, run: prefect-gpu gpus free {gpu_id}"
+        return f"GPU {gpu_id} released. It is now available to flow runs."
+    return f"{gpu_id} is still held. To release it, run: prefect-gpu gpus free {gpu_id}"
 
 
 def _document(gpu_id: str, found: GpuPreflight) -> dict[str, Any]:

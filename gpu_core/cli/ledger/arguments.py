@@ -17,7 +17,7 @@ from gpu_core.cli.shared.secret_options import secret_file
 
 _KEY = "anchor-key"
 _AnchorKey = Annotated[
-    str | None, secret_file(_KEY, "The key to use when signing the log after a purge")
+    str | None, secret_file(_KEY, "Path to a file containing the key for signing purged logs")
 ]
 
 
@@ -27,19 +27,19 @@ def verify(
     kept_hash: Annotated[
         Sequence[str],
         Parameter(
-            help="WRITER=HASH: a last hash that was kept; some record must still have it. "
-            "Once for each writer."
+            help="A previously stored hash that must still be part of the chain, as WRITER=HASH. "
+            "Can be specified once per writer."
         ),
     ] = (),
     options: LedgerOptions = DEFAULT_OPTIONS,
     as_json: AsJson = False,
 ) -> int:
-    """Check that no record of the log of decisions was changed or taken out.
+    """Verify the integrity of the decision log.
 
-    Each writer's records are a chain of hashes. Keep the last hash elsewhere: only by it can you
-    see that the newest records are missing, or that the whole chain was written anew: with
-    --kept-hash. A chain that was purged begins at its anchor, whose signature is checked with the
-    key.
+    Each writer's records are hash-chained, allowing you to detect any modified or deleted record.
+    To also detect that the newest records were deleted or that the entire chain was rewritten,
+    store the last hash outside the ledger and provide it with --kept-hash. If a chain was purged,
+    the signature of its anchor is verified with the key.
     """
     from gpu_core.cli.ledger.command import run_verify
 
@@ -55,11 +55,11 @@ def purge(
     dry_run: Annotated[bool, flag("If set, only print the records that would be deleted.")] = False,
     options: LedgerAddress = DEFAULT_ADDRESS,
 ) -> int:
-    """Delete old records of the log of decisions; a signed anchor of each writer stays.
+    """Delete old records from the decision log.
 
-    Without this command all records are kept. The chains and earlier anchors are checked first,
-    and nothing is deleted if one has a problem. The last record of each writer stays.
-    Proposals, and runs, attempts and machines, of which costs are made, stay as well.
+    By default, all records are retained. All chains are verified before the purge, and no records
+    are deleted if the verification fails. A signed anchor and the last record of each writer are
+    always retained, as are proposals and all records used to calculate costs.
     """
     from gpu_core.cli.ledger.command import run_purge
 

@@ -15,8 +15,8 @@ from gpu_core.decisions.model.units import count
 
 # Where a chain has a problem.
 _REMEDY = (
-    "Compare these records with those of a backup of the ledger: each user who may write to it can "
-    "have changed them. Until they are restored, no purge deletes a record."
+    "Compare these records with a backup of the ledger. They may have been modified by any user "
+    "with write access. You will not be able to purge the log until the records have been restored."
 )
 
 
@@ -45,14 +45,14 @@ def _kept(text: str) -> tuple[str, str]:
     if not writer or re.fullmatch("[0-9a-f]{64}", kept_hash) is None:
         raise InvalidInput(
             "--kept-hash", "is not a writer with a hash", got=text,
-            allowed="WRITER=HASH, both as an earlier `prefect-gpu ledger verify` printed them",
+            allowed="WRITER=HASH, as printed by `prefect-gpu ledger verify`",
         )  # fmt: skip
     return writer, kept_hash
 
 
 def _lines(checks: Sequence[ChainCheck]) -> list[str]:
     if not checks:
-        return ["The log of decisions is empty."]
+        return ["No records found in the decision log."]
     return [_line(check) for check in checks]
 
 
@@ -64,7 +64,7 @@ def _line(check: ChainCheck) -> str:
     records = f"{check.writer}: {count(check.records, 'record')} {fit}"
     if not check.purged:
         return f"{records}; {end}"
-    signature = "signed" if check.is_anchor_checked else "whose signature was not checked"
+    signature = "signed" if check.is_anchor_checked else "whose signature was not verified"
     return f"{records} after a purge of {check.purged:,}, {signature}; {end}"
 
 
@@ -81,20 +81,20 @@ def run_purge(
     if key is None:
         raise InvalidInput(
             "--anchor-key-file",
-            "is missing: what a purge leaves is signed",
-            remedy="create a key with `openssl rand -hex 32`, and keep it outside the ledger",
+            "is required for signing the purged log",
+            remedy="you can create a key with `openssl rand -hex 32`. Store it outside the ledger",
         )
     if before > now:
-        raise InvalidInput("--before", "is in the future", got=before.date().isoformat())
+        raise InvalidInput("--before", "must not be in the future", got=before.date().isoformat())
     with open_to_read(ledger_url()) as ledger:
         purge = purge_before(ledger, before, key, now, dry_run=dry_run)
     if purge.problems:
         print("\n".join(_lines(purge.problems)))
-        print("Nothing was deleted: a purge would hide that.")
+        print("No records were deleted, because a purge would hide these problems.")
         return NO
     for writer, number in purge.cuts.items():
         done = "would be deleted" if dry_run else f"deleted ({purge.deleted.get(writer, 0):,})"
         print(f"{writer}: records up to {number:,} {done}")
     if not purge.cuts:
-        print("No record is that old.")
+        print("No records found before this date.")
     return DONE

@@ -16,7 +16,8 @@ from gpu_core.cli.shared.options import AsJson
 _Day = Annotated[
     str | None,
     Parameter(
-        help="The end date of the 28-day analysis window, in UTC (exclusive). Defaults to today."
+        help="The end date (exclusive) of the 28-day analysis period, in UTC. Defaults to today "
+        "if not specified."
     ),
 ]
 _Policy = Annotated[
@@ -24,8 +25,7 @@ _Policy = Annotated[
     Parameter(
         name="--policy",
         help=(
-            "Path to the policy file to use. Defaults to the policy recorded in the ledger for "
-            "that date."
+            "Path to a policy file. Defaults to the policy recorded in the ledger for that date."
         ),
     ),
 ]
@@ -39,10 +39,11 @@ def optimize(
     options: LedgerOptions = DEFAULT_OPTIONS,
     as_json: AsJson = False,
 ) -> int:
-    """Show the cost of the last four weeks, and propose changes that reduce it.
+    """List recommendations for reducing GPU costs.
 
-    Each change is simulated with the ledger's own history. A saving is shown with its 80%
-    prediction interval. The command changes nothing.
+    Recommendations are based on the last four weeks of usage. Each recommended change is simulated
+    with the usage history in the ledger, and its expected savings are displayed with an 80%
+    prediction interval. No changes are made to your deployments.
     """
     from gpu_core.cli.optimize.command import run_optimize
 
@@ -65,7 +66,7 @@ def show(
     options: LedgerOptions = DEFAULT_OPTIONS,
     as_json: AsJson = False,
 ) -> int:
-    """Show one proposal: the change, its evidence, the saving, the risk and how to undo it."""
+    """Show details about a proposal, including its evidence, expected savings and risks."""
     from gpu_core.cli.optimize.command import run_show
 
     return run_show(
@@ -85,13 +86,17 @@ def undo(
     *,
     by: Annotated[
         str | None,
-        Parameter(help="The user name to record for this action. Defaults to the current user."),
+        Parameter(
+            help="The user name to record for this action. Defaults to the current user if "
+            "not specified."
+        ),
     ] = None,
     options: LedgerAddress = DEFAULT_ADDRESS,
 ) -> int:
-    """Undo an applied proposal: restore the earlier values of its job variables.
+    """Revert an applied proposal by restoring the previous values of its job variables.
 
-    Other job variables keep their values. If these were changed since, the command changes nothing.
+    Other job variables are not affected. If the job variables were modified after the proposal was
+    applied, no changes are made.
     """
     from gpu_core.cli.shared.prefect_settings import load_prefect
 

@@ -14,8 +14,8 @@ def ask(
         str,
         Parameter(
             help=(
-                "The question to answer, such as 'most expensive workloads this week'. See "
-                "docs/questions.md for a list."
+                "The question to answer (e.g. 'most expensive workloads this week'). See "
+                "docs/questions.md for a list of supported questions."
             )
         ),
     ],
@@ -25,21 +25,24 @@ def ask(
     policy: Annotated[
         Path | None,
         Parameter(
-            help="Path to a policy file to read quotas from. Defaults to the policy in the ledger."
+            help="Path to a policy file specifying quotas. Defaults to the policy recorded in "
+            "the ledger."
         ),
     ] = None,
     limit: Annotated[
         int,
         Parameter(
-            help="Limit the number of rows displayed. Remaining rows are summarized in one row."
+            help="The maximum number of rows to display. Any remaining rows are combined into a "
+            "single row."
         ),
     ] = 10,
     as_json: AsJson = False,
 ) -> int:
-    """Answer a question about costs, waste and waits, and say where the numbers come from.
+    """Answer a question about GPU costs, wasted resources or wait times.
 
-    The time is a part of the question: today, yesterday, on Tuesday, this week, last month, last 14
-    days, 2026-11-24. Without one it is the last 7 whole days, in UTC.
+    You can specify the time period as part of the question, for example today, yesterday, on
+    Tuesday, this week, last month, last 14 days or 2026-11-24. If no period is specified, the last
+    7 full days (in UTC) will be used.
     """
     from gpu_core.cli.optimize.ask_command import run_ask
 

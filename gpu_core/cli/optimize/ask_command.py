@@ -90,7 +90,7 @@ def _print(found: Answer, limit: int) -> None:
     if found.total is not None and len(found.rows) > 1:
         table.add_section()
         table.add_row("all", _amount(question.kind.unit, found.total))
-    print(wrapped(title if found.rows else f"{title}: nothing."))
+    print(wrapped(title if found.rows else f"{title}: no results found."))
     if found.rows:
         print_table(table)
     print(wrapped(f"From {found.origin}."))

@@ -115,7 +115,7 @@ def _named(proposal_id: str, proposals: Sequence[Proposal]) -> Proposal:
     if proposal_id not in known:
         raise InvalidInput(
             "proposal",
-            "is not known in this period",
+            "was not found in this period",
             got=proposal_id,
             allowed=listed(known) if known else "none: no change is proposed",
             nearest=nearest_name(proposal_id, known),
@@ -140,7 +140,7 @@ def _document(found: Optimization) -> dict[str, Any]:
 
 
 def _workloads(analysis: Analysis) -> Table:
-    title = f"Most expensive deployments: {format_usd(analysis.cost_micro_usd)} in all"
+    title = f"Most expensive deployments (total cost: {format_usd(analysis.cost_micro_usd)})"
     table = Table("Deployment", "Team", title=title)
     for head in ("Runs", "GPU-h", "Cost"):
         table.add_column(head, justify="right")
@@ -156,9 +156,9 @@ def _workloads(analysis: Analysis) -> Table:
 
 
 def _waste(analysis: Analysis) -> Table:
-    table = Table("Kind", title="Paid for nothing")
+    table = Table("Kind", title="Wasted cost")
     table.add_column("Cost", justify="right")
-    table.add_column("How it is known")
+    table.add_column("Basis")
     for waste in analysis.waste:
         table.add_row(waste.kind, format_usd(waste.cost_micro_usd), waste.note)
     return table

@@ -37,7 +37,10 @@ def run_undo(proposal_id: str, ledger_url: Callable[[], str], by: str | None) ->
             return NO
         append_records(ledger, undone(record, by or getpass.getuser(), datetime.now(UTC)))
     names = ", ".join(sorted(record.proposal.job_variables))
-    print(f"{proposal_id} is undone: {record.proposal.deployment} has its earlier {names}")
+    print(
+        f"Reverted proposal {proposal_id}: restored the previous {names} of "
+        f"{record.proposal.deployment}"
+    )
     return DONE
 
 

@@ -70,7 +70,8 @@ class JobOptions:
     amount: Annotated[
         str | None,
         Parameter(
-            help="The number of tokens or images to train on, or of prompts or images to answer."
+            help="The amount of work in the job: the number of tokens or images for training, or "
+            "of prompts or images for inference."
         ),
     ] = None
 
@@ -88,9 +89,7 @@ class ConstraintOptions:
         ),
     ] = None
     budget_usd: Annotated[str | None, Parameter(help="Maximum cost of the job.")] = None
-    by: Annotated[Literal["cost", "time"], Parameter(help="The sort order of the offerings.")] = (
-        "cost"
-    )
+    by: Annotated[Literal["cost", "time"], Parameter(help="The field to sort by.")] = "cost"
     max_nodes: Annotated[int, whole_number("Maximum number of nodes to use.")] = 1
     gpus: Annotated[int | None, whole_number("Total number of GPUs to use across all nodes.")] = (
         None
@@ -109,22 +108,26 @@ class ConditionOptions:
     observed: Annotated[
         str | None,
         Parameter(
-            help="The speed of earlier runs in tokens, prompts or images per second, as "
-            "TYPE:GPUS:SPEED[,SPEED], such as a100-80gb:8:21000."
+            help="The measured throughput of previous runs in tokens, prompts or images per "
+            "second, in the format TYPE:GPUS:SPEED[,SPEED] (e.g. a100-80gb:8:21000)."
         ),
     ] = None
     deployment: Annotated[
         str | None,
         Parameter(
-            help="The deployment (FLOW/DEPLOYMENT) to learn the speed from. Requires --ledger."
+            help="The name of a deployment, in the format FLOW/DEPLOYMENT, whose previous runs "
+            "are used to estimate the throughput. Requires --ledger."
         ),
     ] = None
     ledger: Annotated[
-        str | None, Parameter(help="The file or URL of the ledger to read these runs from.")
+        str | None, Parameter(help="The file path or URL of the ledger containing these runs.")
     ] = None
     amount_each: Annotated[
         str | None,
-        Parameter(help="The amount of work per run. Defaults to the amount of work in this job."),
+        Parameter(
+            help="The amount of work performed by each of these runs. Defaults to the "
+            "value of --amount."
+        ),
     ] = None
     startup: Annotated[
         str | None, Parameter(help="The time required to start a new node. Defaults to 5m.")
@@ -152,13 +155,14 @@ def plan(
     constraints: ConstraintOptions = _NO_CONSTRAINTS,
     conditions: ConditionOptions = _NO_CONDITIONS,
     catalog: CatalogOptions = DEFAULT_OPTIONS,
-    top: Annotated[int, whole_number("Limit the number of rows displayed.")] = 10,
+    top: Annotated[int, whole_number("The maximum number of rows to display.")] = 10,
     as_json: AsJson = False,
 ) -> int:
-    """Rank the offerings that can run a job by cost or time.
+    """Compare the cost and duration of a job across GPU offerings.
 
-    Ranks every offering by the expected cost of the whole job under its deadline and budget. Shows
-    memory, time and interruptions, and why other offerings are refused. Starts nothing.
+    Estimates the cost, duration, memory usage and interruptions of the job for each offering, and
+    ranks all offerings that satisfy the deadline and the budget. For other offerings, the reason
+    for their exclusion is displayed. No resources are provisioned.
     """
     from gpu_core.cli.plan.command import PlanOptions
     from gpu_core.cli.plan.command import plan as run_plan
@@ -269,8 +273,8 @@ def _past_runs(options: ConditionOptions) -> "PastRuns | None":
     if deployment is None or ledger is None:
         for field, value in (("ledger", ledger), ("deployment", deployment), ("amount-each", each)):
             if value is not None:
-                remedy = "name both ledger and deployment"
-                raise InvalidInput(field, "has no effect alone", got=value, remedy=remedy)
+                remedy = "please specify both --ledger and --deployment"
+                raise InvalidInput(field, "cannot be used on its own", got=value, remedy=remedy)
         return None
     if options.observed is not None:
         raise InvalidInput("observed", "and deployment are alternatives", got=options.observed)

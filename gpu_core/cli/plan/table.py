@@ -34,8 +34,8 @@ _MEDIUM_COLUMNS = 80
 _WIDE_COLUMNS = 110
 _SPEED_SOURCES = {
     Basis.PRIOR: "built-in estimate",
-    Basis.OBSERVED: "measured by earlier runs on this GPU type",
-    Basis.TRANSFERRED: "scaled from earlier runs on another GPU type",
+    Basis.OBSERVED: "measured in previous runs on this GPU type",
+    Basis.TRANSFERRED: "scaled from previous runs on a different GPU type",
 }
 """The source of an estimate's speed, in words."""
 
@@ -63,7 +63,7 @@ def print_plan(
         print()
         print_table(_table(kinds[:top], _Room.of(terminal_width()), has_limits=has_limits))
         if len(kinds) > top:
-            _print_line(f"{len(kinds) - top} more: --top {len(kinds)} shows all")
+            _print_line(f"{len(kinds) - top} more (use --top {len(kinds)} to show all)")
         print()
         print_table(_memory(best))
     for line in _unused(choice):
@@ -81,7 +81,7 @@ def recommendation(
     nodes = "" if option.nodes == 1 else f"{option.nodes} nodes, "
     where = f"{key.region} {key.zone}" if key.zone else key.region
     done = shown_moment(option.ends_at(now))
-    limits = "" if best.certainty is Certainty.SAFE else "; the slow end breaks a limit"
+    limits = "" if best.certainty is Certainty.SAFE else "; the upper estimate exceeds a limit"
     return (
         f"Take   {key.provider} {key.instance_type} ({nodes}{option.gpus} × {option.gpu_type}), "
         f"{key.capacity_type}, {where}",
@@ -96,12 +96,12 @@ def _basis(
     reading: Reading, choice: OfferingChoice | None, history: DeploymentThroughput | None
 ) -> Iterator[str]:
     if reading.understood or reading.job is not None:
-        yield f"Understood: {'; '.join(reading.understood) or 'nothing'}"
+        yield f"Recognized: {'; '.join(reading.understood) or 'nothing'}"
     if reading.assumed:
         yield f"Assumed: {'; '.join(reading.assumed)}"
     if reading.not_read:
         quoted = [f"'{text}'" for text in reading.not_read]
-        yield f"Without effect: {listed(quoted, limit=5)}"
+        yield f"Ignored: {listed(quoted, limit=5)}"
     if reading.job is None:
         yield from _advice(reading.advice)
         return
@@ -152,7 +152,7 @@ class _Room(Enum):
 
 def _table(candidates: Iterable[RankedOffering], room: _Room, *, has_limits: bool) -> Table:
     """A row for each offering."""
-    table = simple_table("Offerings, the best place of each")
+    table = simple_table("Offerings (best location for each)")
     if room is _Room.NARROW:
         table.add_column("Offering", overflow="fold")
         for heading in ("Time", "Cost"):
@@ -212,7 +212,11 @@ def _notes(option: Option) -> str:
         for name, value in (("storage", option.cost.storage), ("transfer", option.cost.transfer))
         if value is None
     ]
-    missing = f" Cost without {' and '.join(unknown)}: the price is unknown." if unknown else ""
+    missing = (
+        f" The cost does not include {' and '.join(unknown)}, because the price is unknown."
+        if unknown
+        else ""
+    )
     chance = option.interruption_chance
     spot = (
         f" Spot: {chance:.0%} chance of an interruption, {option.overhead - 1:.0%} more time."
@@ -229,9 +233,9 @@ def _divided(option: Option) -> str:
     if option.fit.division.zero_stage:
         parts.append(f"ZeRO stage {option.fit.division.zero_stage}")
     elif option.fit.division.gpus > 1 and not option.fit.job.method.is_training:
-        parts.append(f"one copy over {option.fit.division.gpus} GPUs")
+        parts.append(f"one model copy across {option.fit.division.gpus} GPUs")
     if option.fit.job.recompute is Recompute.FULL:
-        parts.append("all activations recomputed")
+        parts.append("full activation recomputation")
     return f"With {' and '.join(parts)}. " if parts else ""
 
 
@@ -239,9 +243,13 @@ def _unused(choice: OfferingChoice) -> Iterator[str]:
     """Lines with the reasons why other offerings are not in the table."""
     if choice.types_without_spot:
         names = listed([key.name for key in choice.types_without_spot], limit=6)
-        yield f"The catalog has no spot price for {names}: a refresh may add it."
+        yield (
+            f"No spot price found in the catalog for {names}. "
+            "To update the catalog, run `prefect-gpu catalog refresh`."
+        )
     if choice.refused:
-        yield f"Refused: {count(len(choice.refused), 'offering')}, one example for each reason"
+        excluded = count(len(choice.refused), "offering")
+        yield f"Excluded {excluded} (showing one example per reason):"
     for reason, group in groupby(choice.refused, key=lambda refusal: refusal.reason):
         first, *others = group
         more = f" (and {count(len(others), 'other')})" if others else ""

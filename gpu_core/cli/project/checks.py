@@ -97,13 +97,13 @@ def _label(deployment: Deployment) -> str:
 def _of_cloud(deployment: Deployment) -> list[InvalidInput]:
     if not deployment.data.get("sla"):
         return []
-    return [InvalidInput("sla", "is for Prefect Cloud only", remedy="remove it")]
+    return [InvalidInput("sla", "is only supported by Prefect Cloud", remedy="remove it")]
 
 
 def _missing_pool(name: str, pools: Mapping[str, PoolFacts]) -> InvalidInput:
     return InvalidInput(
         "work_pool.name",
-        "is not a work pool of this server",
+        "is not a work pool on this server",
         got=name,
         allowed=listed(pools),
         nearest=nearest_name(name, pools),
@@ -141,7 +141,7 @@ def _variable_problems(deployment: Deployment, pool: PoolFacts) -> list[InvalidI
     problems = [
         InvalidInput(
             name,
-            f"needs a pool of type {GpuKubernetesWorker.type}",
+            f"requires a pool of type {GpuKubernetesWorker.type}",
             got=given[name],
             remedy=f"the pool {pool.name!r} is of type {pool.type}: choose another, or remove it",
         )
@@ -162,7 +162,7 @@ def _variable_problems(deployment: Deployment, pool: PoolFacts) -> list[InvalidI
         moved_here.append(
             InvalidInput(
                 "entrypoint",
-                f"stands for a container, which needs a pool of type {GpuKubernetesWorker.type}",
+                f"represents a container and requires a pool of type {GpuKubernetesWorker.type}",
                 got=deployment.entrypoint,
                 remedy=f"the pool {pool.name!r} is of type {pool.type}: choose another",
             )

@@ -20,12 +20,12 @@ def entrypoint_problem(entrypoint: str, folder: Path) -> InvalidInput | None:
     if not entrypoint:
         return InvalidInput("entrypoint", "is missing", allowed=_FORM)
     if entrypoint.endswith(":"):
-        return _wrong(entrypoint, "names no function", allowed=_FORM)
+        return _wrong(entrypoint, "does not specify a function", allowed=_FORM)
     file, colon, function = entrypoint.rpartition(":")
     if not colon:
         is_module = "." in entrypoint and "/" not in entrypoint and not entrypoint.endswith(".py")
         if not is_module:
-            return _wrong(entrypoint, "names no function", allowed=_FORM)
+            return _wrong(entrypoint, "does not specify a function", allowed=_FORM)
     if not file.endswith(".py"):
         return _package_problem(entrypoint, folder)  # also package.module:function
     try:
@@ -34,15 +34,15 @@ def entrypoint_problem(entrypoint: str, folder: Path) -> InvalidInput | None:
         near = neighbour(folder / file)
         return _wrong(
             entrypoint,
-            f"names a file that does not exist: {file}",
+            f"refers to a file that does not exist: {file}",
             nearest=near and f"{Path(file).with_name(Path(near).name)}:{function}",
         )
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        return _wrong(entrypoint, f"names a file that cannot be read: {reason}")
+        return _wrong(entrypoint, f"refers to a file that cannot be read: {reason}")
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
-        return _wrong(entrypoint, f"names a file that is not Python: line {line}")
+        return _wrong(entrypoint, f"refers to a file with a Python syntax error in line {line}")
     names = set(_bound_names(tree.body))
     first = function.split(".")[0]
     if first in names or "*" in names:
@@ -50,7 +50,7 @@ def entrypoint_problem(entrypoint: str, folder: Path) -> InvalidInput | None:
     functions = [node.name for node in tree.body if isinstance(node, _FUNCTIONS)]
     return _wrong(
         entrypoint,
-        f"names no function of {file}",
+        f"does not refer to a function in {file}",
         allowed=listed(functions),
         nearest=nearest_name(first, functions),
     )
@@ -61,7 +61,7 @@ def _package_problem(entrypoint: str, folder: Path) -> InvalidInput | None:
     package = entrypoint.partition(":")[0].split(".")[0]
     is_here = (folder / package).is_dir() or (folder / f"{package}.py").is_file()
     if not package.isidentifier():
-        return _wrong(entrypoint, "names no function", allowed=_FORM)
+        return _wrong(entrypoint, "does not specify a function", allowed=_FORM)
     if is_here or find_spec(package) is not None:
         return None
     return _wrong(entrypoint, f"names the package {package!r}, which is not installed")

@@ -150,7 +150,7 @@ def _unreadable_values(value: object, path: str = "") -> Iterator[InvalidInput]:
     elif not isinstance(value, str | int | float | None):
         yield InvalidInput(
             path,
-            f"is a {type(value).__name__} in YAML, which Prefect cannot deploy",
+            f"is a {type(value).__name__} in YAML, which is not supported by Prefect",
             got=str(value),
             remedy=f'write "{value}", with quotes',
         )
@@ -198,9 +198,7 @@ def _name_problems(name: object) -> list[InvalidInput]:
         return [InvalidInput("name", "is not text", got=name, remedy=f'write "{name}"')]
     if any(character in name for character in BANNED_CHARACTERS):
         allowed = f"text without {' '.join(BANNED_CHARACTERS)}"
-        return [
-            InvalidInput("name", "has a character that Prefect refuses", got=name, allowed=allowed)
-        ]
+        return [InvalidInput("name", "contains an invalid character", got=name, allowed=allowed)]
     return []
 
 
@@ -241,7 +239,7 @@ def _of_same_name(project: ProjectFile) -> list[InvalidInput]:
         if known is not deployment and deployment.name is not None:
             error = InvalidInput(
                 "name",
-                "is used twice for the same flow",
+                "must be unique for each flow",
                 got=deployment.name,
                 remedy=f"rename it, or remove deployments[{known.index}]",
             )
@@ -265,7 +263,7 @@ def _refused_by_prefect(model: type[BaseModel], data: Mapping[str, Any]) -> list
         is_key = detail["loc"][-1] == "[key]"
         if path not in problems:
             allowed = detail["msg"].removeprefix("Input should be ")
-            problem = "has a name that is not text" if is_key else "cannot be used"
+            problem = "contains a name that is not text" if is_key else "cannot be used"
             problems[path] = InvalidInput(path, problem, got=got, allowed=allowed)
     # Of a value that may have several forms, the form that it nearly has says most.
     return [each for path, each in problems.items() if not _has_deeper(path, problems)]

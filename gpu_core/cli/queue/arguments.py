@@ -16,10 +16,11 @@ def queue(
     pool: Annotated[str, Parameter(help="The name of the work pool.")] = "gpu",
     as_json: AsJson = False,
 ) -> int:
-    """Show which runs hold the GPUs of a pool, and which wait, why and until when.
+    """List the running and pending flow runs in a GPU work pool.
 
-    Prints what the pool's worker published last. Of runs that hold GPUs: since when, cost so far,
-    until when. Of runs that wait: position, reason, expected start and what would help.
+    Displays the latest state published by the worker. For running flow runs, this includes the
+    allocated GPUs, the start time, the accrued cost and the time limit. For pending flow runs, it
+    includes the queue position, the reason, the estimated start time and recommended actions.
     """
     load_prefect()
     from gpu_core.cli.queue.command import queue as run_queue
@@ -28,12 +29,12 @@ def queue(
 
 
 def hold(flow_run: _FlowRun, /) -> int:
-    """Keep a run from starting (sets the tag gpu:hold)."""
+    """Prevent a pending flow run from starting by adding the gpu:hold tag."""
     return _set_tag(flow_run, HOLD_TAG, is_set=True)
 
 
 def release(flow_run: _FlowRun, /) -> int:
-    """Let a held run start (removes the tag gpu:hold)."""
+    """Allow a held flow run to start by removing the gpu:hold tag."""
     return _set_tag(flow_run, HOLD_TAG, is_set=False)
 
 
@@ -41,9 +42,9 @@ def move_up(
     flow_run: _FlowRun,
     /,
     *,
-    undo: Annotated[bool, flag("Remove the tag instead of adding it.")] = False,
+    undo: Annotated[bool, flag("If set, remove the tag instead of adding it.")] = False,
 ) -> int:
-    """Put a run before all others of the queue (sets the tag gpu:first)."""
+    """Move a flow run to the front of its work queue by adding the gpu:first tag."""
     return _set_tag(flow_run, FIRST_TAG, is_set=not undo)
 
 

@@ -75,7 +75,7 @@ def _shown(pool: str, line: PublishedLine, now: datetime, width: int | None) -> 
         yield from fold(f"! {notice}", width)
     if (line.entries or line.holders) and not line.is_served and line.published_at is not None:
         at = f"{line.published_at:%Y-%m-%d %H:%M:%S} UTC"
-        yield from fold(f"No worker is online. State as of {at}:", width)
+        yield from fold(f"No worker is online. Showing the last known state as of {at}:", width)
     yield from holder_lines(pool, line.holders, now, width)
     yield ""
     if line.entries:
@@ -83,9 +83,11 @@ def _shown(pool: str, line: PublishedLine, now: datetime, width: int | None) -> 
     unseen = line.waiting - len(line.entries)
     if unseen > 0:
         more = count(unseen, "more run" if line.entries else "run")
-        yield from fold(f"{more} in pool {pool!r}: due, not yet polled by a GPU worker.", width)
+        yield from fold(
+            f"{more} scheduled in work pool {pool!r}, but not yet picked up by a GPU worker.", width
+        )
     elif not line.entries:
-        yield from fold(f"No run waits in pool {pool!r}.", width)
+        yield from fold(f"No pending flow runs found in work pool {pool!r}.", width)
 
 
 async def _read(client: PrefectClient, pool: str, now: datetime) -> PublishedLine:
@@ -118,7 +120,7 @@ async def _unknown(client: PrefectClient, pool: str) -> InvalidInput:
     ours = [each.name for each in await read_pools(client, OUR_TYPES)]
     return InvalidInput(
         "pool",
-        "is not a work pool of this server",
+        "is not a work pool on this server",
         got=pool,
         nearest=nearest_name(pool, ours),
         allowed=listed(ours) if ours else None,

@@ -14,9 +14,10 @@ from gpu_core.decisions.requests.runs.run_tags import FIRST_TAG, HOLD_TAG
 
 # What the tags mean for a run that has its GPUs: it keeps them.
 _GOES_ON = {
-    HOLD_TAG: "It runs already and keeps its GPUs; it is held if it has to wait again. "
-    "To stop it: prefect flow-run cancel {id}",
-    FIRST_TAG: "It runs already and keeps its GPUs; it comes first if it has to wait again.",
+    HOLD_TAG: "This flow run is already running and will only be held if it has to be queued "
+    "again. To stop it now, run: prefect flow-run cancel {id}",
+    FIRST_TAG: "This flow run is already running and will only be moved to the front if it has "
+    "to be queued again.",
 }
 
 
@@ -60,9 +61,9 @@ def _only(found: Sequence[FlowRun], run: str) -> FlowRun:
     if not found:
         raise InvalidInput(
             "run",
-            "is not a waiting or running flow run",
+            "is not a pending or running flow run",
             got=run,
-            allowed="the name or id of a flow run",
+            allowed="the name or ID of a flow run",
             remedy="`prefect-gpu queue` lists the runs of a pool",
         )
     if len(found) > 1:

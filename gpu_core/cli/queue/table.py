@@ -26,11 +26,11 @@ def holder_lines(
         width: Of the terminal; None: a pipe.
     """
     if not entries:
-        yield from fold(f"No run holds GPUs of pool {pool!r}.", width)
+        yield from fold(f"No running flow runs found in work pool {pool!r}.", width)
         return
     costs = [entry.cost_micro_usd(now) for entry in entries]
     known = sum(cost for cost in costs if cost is not None)
-    unpriced = ", and an unknown part without a price" if None in costs else ""
+    unpriced = ", excluding resources without a price" if None in costs else ""
     verb = "holds" if len(entries) == 1 else "hold"
     yield from fold(
         f"{count(len(entries), 'run')} of pool {pool!r} {verb} GPUs: "

@@ -17,10 +17,11 @@ def quickstart(
         bool, flag("Keep the servers running after completion. Can also be set with KEEP=1.")
     ] = False,
 ) -> int:
-    """Run the whole cycle on this machine: queue, preempt, resume, cost.
+    """Run a demonstration of queueing, preemption, checkpointing and cost reporting.
 
-    Starts a Prefect server, MLflow and a GPU worker in a folder of their own. Runs trainings in a
-    GPU pool, and checks that a preempted one resumes exactly. Stops everything at the end.
+    Starts a Prefect server, an MLflow server and a GPU worker with a separate directory for their
+    state, submits training runs to a GPU work pool, and verifies that a preempted run resumes with
+    identical results. All servers are stopped after completion unless --keep is set.
     """
     from gpu_core.cli.quickstart.command import quickstart as run_quickstart
 

@@ -41,7 +41,9 @@ def quickstart(folder: Path, *, keep: bool) -> int:
     folder = folder.resolve()
     if not Path("prefect.yaml").is_file() or not Path("flows/train_digits.py").is_file():
         raise InvalidInput(
-            "quickstart", "needs the project's flows", remedy="run it in a clone of the repository"
+            "quickstart",
+            "must be run from a clone of the repository",
+            remedy="change to the root directory of the repository and try again",
         )
     _make_anew(folder)
     _use_own_world(folder)
@@ -55,14 +57,14 @@ def quickstart(folder: Path, *, keep: bool) -> int:
             try:
                 is_right = _story(out, services, folder, keep=keep)
                 if keep:
-                    out.print("\nThe servers stay up. Ctrl-C stops them.")
+                    out.print("\nThe servers are still running. Press Ctrl-C to stop them.")
                     threading.Event().wait()
             except KeyboardInterrupt:
                 out.print("\nStopping.")
             finally:
                 # A second Ctrl-C must not leave anything behind.
                 _ignore_signals()
-                with WaitIndicator(out, "The servers are stopping"):
+                with WaitIndicator(out, "Stopping servers"):
                     services.stop_all()
     finally:
         # Only now: a worker that lives would give a killed run its next attempt.
@@ -77,7 +79,7 @@ def _story(out: Console, services: Services, folder: Path, *, keep: bool) -> boo
     os.environ["PREFECT_API_URL"] = f"{addresses.prefect}/api"
     services.use(os.environ)
     out.rule("[bold]1. Servers[/]", align="left")
-    with WaitIndicator(out, "Prefect's server and MLflow are starting"):
+    with WaitIndicator(out, "Starting Prefect server and MLflow"):
         prefect, mlflow = _start_servers(services, folder, addresses)
         # Prefect reads its settings when it is first imported, so that it is imported after them.
         from gpu_core.cli.quickstart.demo import play_story
@@ -97,7 +99,7 @@ def _story(out: Console, services: Services, folder: Path, *, keep: bool) -> boo
         mlflow_uri=addresses.mlflow,
         checkpoint_uri=str(folder / "checkpoints"),
     )
-    with WaitIndicator(out, "Creating the pool, its queues, blocks and deployments"):
+    with WaitIndicator(out, "Creating work pool, work queues, blocks and deployments"):
         setup(options)
     services.start(
         "worker",
@@ -142,18 +144,24 @@ def _start_servers(
 def _make_anew(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InvalidInput(
-            "--folder", "is not a folder", got=str(folder), remedy="name an empty folder"
+            "--folder",
+            "is not a directory",
+            got=str(folder),
+            remedy="please specify an empty directory",
         )
     if folder.exists() and not (folder / _MARKER).exists() and any(folder.iterdir()):
         raise InvalidInput(
             "--folder",
-            "has files that the quickstart did not create",
+            "contains files that were not created by the quickstart",
             got=str(folder),
-            remedy="name an empty folder",
+            remedy="please specify an empty directory",
         )
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    (folder / _MARKER).write_text("Made by `prefect-gpu quickstart`; deleted by the next one.\n")
+    (folder / _MARKER).write_text(
+        "Created by `prefect-gpu quickstart`. This directory is "
+        "deleted when you run the quickstart again.\n"
+    )
 
 
 def _use_own_world(folder: Path) -> None:

@@ -95,17 +95,17 @@ class _Story:
         gpus = self._gpus()
         async with get_client() as client:
             self._client: PrefectClient = client
-            self._console.rule("[bold]3. Work for the pool[/]", align="left")
-            with WaitIndicator(self._console, "Runs are submitted") as self._progress:
+            self._console.rule("[bold]3. Running workloads[/]", align="left")
+            with WaitIndicator(self._console, "Submitting flow runs") as self._progress:
                 training, twin = await self._submit_all(gpus)
                 await self._until_finished()
-            self._console.rule("[bold]4. Was the resumed training exact?[/]", align="left")
+            self._console.rule("[bold]4. Verifying the resumed training run[/]", align="left")
             is_right = self._check(training, twin)
-            self._console.rule("[bold]5. The nightly report[/]", align="left")
-            with WaitIndicator(self._console, "The nightly report runs") as self._progress:
+            self._console.rule("[bold]5. Nightly report[/]", align="left")
+            with WaitIndicator(self._console, "Generating the nightly report") as self._progress:
                 nightly, was_reported = await self._report()
             is_right = was_reported and is_right
-            self._console.rule("[bold]6. What it cost[/]", align="left")
+            self._console.rule("[bold]6. Cost summary[/]", align="left")
             costs = self._costs()
             print_table(run_table(costs), self._console)
             print_table(attempt_table(costs), self._console)
@@ -116,8 +116,8 @@ class _Story:
         nodes = local_nodes(load_policy(Path("deployments/policy.yaml")))
         if not nodes:
             raise ServiceError(
-                "no GPU: none found through NVML, and deployments/policy.yaml declares no "
-                "virtual_gpus"
+                "No GPUs found. Please install an NVIDIA driver or configure `virtual_gpus` in "
+                "deployments/policy.yaml"
             )
         node = max(nodes, key=lambda node: len(node.gpu_ids))
         kind = "virtual GPUs" if node.gpu_ids[0].startswith("virtual-") else "GPUs"
@@ -127,12 +127,15 @@ class _Story:
     async def _submit_all(self, gpus: int) -> tuple[UUID, UUID]:
         half, quarter = max(1, gpus // 2), max(1, gpus // 4)
         training = await self._submit(
-            "train-digits/research", "train-512", "low priority, may be preempted", gpu_count=half
+            "train-digits/research",
+            "train-512",
+            "low-priority training, preemptible",
+            gpu_count=half,
         )
         twin = await self._submit(
             "train-digits/research",
             "train-512-undisturbed",
-            "the same training, may not be preempted",
+            "identical training, not preemptible",
             gpu_count=quarter,
             preemptible=False,
         )
@@ -144,13 +147,13 @@ class _Story:
         await self._submit(
             "train-digits/research",
             "train-128",
-            "other hyper-parameters",
+            "training with different hyperparameters",
             parameters={"hidden_units": 128, "learning_rate": 0.002},
             gpu_count=quarter,
         )
         await self._until(lambda: self._has_saved(training))
         await self._submit(
-            "classify-digits/urgent", "urgent", "critical: it needs GPUs now", gpu_count=half
+            "classify-digits/urgent", "urgent", "critical-priority inference", gpu_count=half
         )
         return training, twin
 
@@ -190,7 +193,7 @@ class _Story:
     async def _has_saved(self, flow_run_id: UUID) -> bool:
         run = next(run for run in await self._look() if run.id == flow_run_id)
         if run.state is not None and run.state.is_final():
-            raise ServiceError(f"{run.name} ended before it could be preempted: {run.state}")
+            raise ServiceError(f"{run.name} finished before it could be preempted: {run.state}")
         return bool(committed(self._store.names(str(flow_run_id))))
 
     async def _until(self, condition: Callable[[], Awaitable[bool]]) -> None:
@@ -198,7 +201,10 @@ class _Story:
         while not await condition():
             self._services.check()
             if time.monotonic() > deadline:
-                raise ServiceError(f"the runs did not end within {_LONGEST_S:.0f} s")
+                raise ServiceError(
+                    f"Timed out after {_LONGEST_S:.0f} seconds while waiting for "
+                    "the flow runs to finish"
+                )
             await asyncio.sleep(_LOOK_S)
 
     async def _look(self) -> list[FlowRun]:
@@ -217,7 +223,7 @@ class _Story:
         starting = sorted(seen.name for seen in self._seen.values() if seen.state == "Pending")
         ended = sum(run.state is not None and run.state.is_final() for run in runs)
         self._progress.update(
-            f"{ended} of {count(len(runs), 'run')} ended"
+            f"{ended} of {count(len(runs), 'run')} finished"
             + (f"; starting: {', '.join(starting)}" if starting else "")
             + (f"; running: {', '.join(running)}" if running else "")
         )
@@ -232,7 +238,7 @@ class _Story:
             return state
         attempt = attempts[-1]
         numbers = ", ".join(gpu_id.removeprefix("virtual-") for gpu_id in attempt.gpu_ids)
-        resumed = ", resumed from its checkpoint" if attempt.number > 1 else ""
+        resumed = ", resumed from checkpoint" if attempt.number > 1 else ""
         return f"Running: attempt {attempt.number} on GPU {numbers}{resumed}"
 
     # -- checking --------------------------------------------------------------------------------
@@ -242,11 +248,13 @@ class _Story:
         mine, other = attempts[str(training)], attempts[str(twin)]
         return all(
             [
-                self._verdict("the training was preempted once", _was_preempted_once(mine)),
-                self._verdict("its second attempt started from a checkpoint", _was_resumed(mine)),
-                self._verdict("its twin ran undisturbed in one attempt", len(other) == 1),
+                self._verdict("the training run was preempted once", _was_preempted_once(mine)),
+                self._verdict(
+                    "the second attempt was restored from a checkpoint", _was_resumed(mine)
+                ),
+                self._verdict("the reference run completed in a single attempt", len(other) == 1),
                 *self._same_results(training, twin),
-                self._verdict("every run completed", self._all_completed()),
+                self._verdict("all flow runs completed successfully", self._all_completed()),
             ]
         )
 
@@ -279,8 +287,8 @@ class _Story:
         with Ledger.open(self._ledger_url) as ledger:
             added = ledger.import_records(quickstart_history())
         self._console.print(
-            f"  {added} generated attempts of the {QUICKSTART_DAYS} days up to {QUICKSTART_DAY} "
-            "were added to the ledger, marked as generated"
+            f"  Added {added} generated attempts to the ledger for the {QUICKSTART_DAYS} days "
+            f"up to {QUICKSTART_DAY}"
         )
         # The generated day has an anomaly to find; today has the runs of this quickstart.
         generated = await self._submit_report(
@@ -322,7 +330,7 @@ class _Story:
         """The newest artifact of a run under this key."""
         found = await find_artifact(self._client, key, str(flow_run_id))
         if found is None:
-            raise ServiceError(f"{self._seen[flow_run_id].name} has no artifact {key}")
+            raise ServiceError(f"{self._seen[flow_run_id].name} did not create the artifact {key}")
         return found
 
     # -- the end ---------------------------------------------------------------------------------
@@ -346,9 +354,9 @@ class _Story:
         compared = quote(json.dumps([run.info.run_id for run in runs]))
         experiments = quote(json.dumps([runs[0].info.experiment_id]))
         addresses = {
-            "The preempted run": f"{prefect}/runs/flow-run/{training}",
-            "The nightly report": f"{prefect}/artifacts/artifact/{report.id}",
-            "The two trainings": (
+            "Preempted flow run": f"{prefect}/runs/flow-run/{training}",
+            "Nightly report": f"{prefect}/artifacts/artifact/{report.id}",
+            "Training comparison": (
                 f"{mlflow}/#/compare-runs?runs={compared}&experiments={experiments}"
             ),
             "Cost and quality": view_link(mlflow, runs[0].info.experiment_id),
@@ -357,8 +365,8 @@ class _Story:
         for name, address in addresses.items():
             self._console.print(f"  {name:<20} {address}", soft_wrap=True)
         if not self._keep:
-            self._console.print("  KEEP=1 make quickstart keeps these pages up.")
-        self._console.print("\nNext: docs/getting-started.md, your own flow and its first run.")
+            self._console.print("  To keep these pages available, run: KEEP=1 make quickstart")
+        self._console.print("\nTo run your own flow on GPUs, see docs/getting-started.md.")
 
     def _say(self, name: str, text: str) -> None:
         elapsed_s = time.monotonic() - self._began
@@ -387,5 +395,7 @@ def _mlflow_run(client: MlflowClient, flow_run_id: UUID) -> Run:
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     runs = client.search_runs(experiments, f"tags.`prefect.flow_run_id` = '{flow_run_id}'")
     if len(runs) != 1:
-        raise ServiceError(f"{len(runs)} MLflow runs instead of one for flow run {flow_run_id}")
+        raise ServiceError(
+            f"Expected one MLflow run for flow run {flow_run_id}, but found {len(runs)}"
+        )
     return runs[0]

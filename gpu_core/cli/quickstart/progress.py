@@ -60,6 +60,6 @@ class WaitIndicator:
             if time.monotonic() - self._printed_at >= _SILENCE_S:
                 elapsed_s = time.monotonic() - self._started_at
                 # Unlike an event's line it does not begin with the time since the start.
-                line = f"  ... {elapsed_s:.0f} s: {self._what}"
+                line = f"  ... {elapsed_s:.0f}s: {self._what}"
                 self._console.print(line, no_wrap=True, overflow="ellipsis")
                 self.printed()

@@ -19,7 +19,7 @@ def run_table(costs: Sequence[RunCost]) -> Table:
     together = total(costs)
     table.add_section()
     table.add_row(
-        "all with a price" if together.usage.is_unpriced else "all",
+        "all with a known price" if together.usage.is_unpriced else "all",
         "",
         str(sum(len(cost.attempts) for cost in costs)),
         "",

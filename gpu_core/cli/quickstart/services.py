@@ -76,7 +76,7 @@ class Services:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if service.process.poll() is not None:
-                raise ServiceError(f"{service.name} ended while starting:\n{_tail(service.log)}")
+                raise ServiceError(f"{service.name} exited during startup:\n{_tail(service.log)}")
             if _answers(url):
                 return
             time.sleep(0.2)
@@ -92,7 +92,7 @@ class Services:
         """
         for service in self._started:
             if service.process.poll() is not None:
-                raise ServiceError(f"{service.name} ended:\n{_tail(service.log)}")
+                raise ServiceError(f"{service.name} exited unexpectedly:\n{_tail(service.log)}")
 
     def stop(self, service: Service) -> None:
         """Stop one server: SIGINT, then SIGTERM, then SIGKILL, each after a pause."""

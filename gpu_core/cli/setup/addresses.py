@@ -50,9 +50,10 @@ def _checkpoint_uri(uri: str) -> str:
     if secrets_in(uri):
         raise InvalidInput(
             "",
-            "has credentials in it",
+            "must not contain credentials",
             got=uri,
-            remedy="give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment",
+            remedy="set the AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY environment variables "
+            "instead",
         )
     parse_store_address(uri, "")  # only its runs know whether a bucket is there
     return uri if "://" in uri else str(Path(uri.strip()).expanduser().absolute())
@@ -63,7 +64,7 @@ def _mlflow_uri(uri: str) -> str:
         return uri
     raise InvalidInput(
         "",
-        "is not an address",
+        "is not a valid URL",
         got=uri,
-        allowed="such as http://mlflow:5000 or sqlite:////absolute/path/mlflow.db",
+        allowed="a URL such as http://mlflow:5000 or sqlite:////absolute/path/mlflow.db",
     )

@@ -22,14 +22,18 @@ def setup(
     ] = None,
     mlflow_uri_file: Annotated[str | None, secret_file("mlflow-uri")] = None,
     mlflow_token_file: Annotated[
-        str | None, secret_file("mlflow-token", "The bearer token to use when connecting to MLflow")
+        str | None,
+        secret_file(
+            "mlflow-token", "Path to a file containing the bearer token for connecting to MLflow"
+        ),
     ] = None,
 ) -> int:
-    """Create or update pool, queues, blocks and deployments; safe to repeat.
+    """Create or update the resources of a GPU work pool.
 
-    Creates what is missing and updates what differs, in the Prefect server that PREFECT_API_URL
-    names. What people edited in the UI is kept. Each line begins with + (new), ~ (changed),
-    = (unchanged) or ! (needs a person).
+    Creates or updates the work pool, work queues, blocks and deployments on the Prefect server
+    specified by PREFECT_API_URL. Changes made in the UI are preserved, and you can run this command
+    multiple times. Each resource is marked as + (created), ~ (updated), = (unchanged) or !
+    (requires manual action).
     """
     load_prefect()
     from gpu_core.cli.setup.command import setup as run_setup

@@ -119,7 +119,7 @@ async def _have_block(
     if own is None:
         data = _known({**_data(shared), **wanted})
         if not data:
-            say("!", label, f"not created: give {_OPTIONS[slug]}")
+            say("!", label, f"not created, because {_OPTIONS[slug]} was not provided")
             return
         if not session.dry_run:
             await _create(session, slug, name, data)
@@ -143,7 +143,9 @@ async def _create(session: Session, slug: str, name: str, data: dict[str, Any]) 
     block_type = await client.read_block_type_by_slug(slug)
     schema = await client.get_most_recent_block_schema_for_block_type(block_type.id)
     if schema is None:
-        raise SetupError(f"the server has no schema of the block type {slug}: run it again")
+        raise SetupError(
+            f"No schema found for block type {slug!r}. Please run `prefect-gpu setup` again"
+        )
     await client.create_block_document(
         BlockDocumentCreate(
             name=name, data=data, block_type_id=block_type.id, block_schema_id=schema.id

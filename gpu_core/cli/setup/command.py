@@ -79,7 +79,10 @@ def _policy(path: Path | None) -> tuple[Policy, list[str]]:
         policy, lines = load_policy_and_lines(found)
         return policy, [_line(str(found), doubt) for doubt in doubts_of_policy(policy, lines)]
     say(
-        "!", "policy", f"{DEFAULT_POLICY} does not exist: using the default; --policy names another"
+        "!",
+        "policy",
+        f"{DEFAULT_POLICY} not found, using the built-in policy. You can specify "
+        "a policy file with --policy",
     )
     return Policy(version=1), []
 
@@ -107,13 +110,13 @@ async def _apply(
     for doubt in doubts:
         say("!", *doubt.split(": ", 1))
     if session.dry_run:
-        print("  dry run: nothing is changed", flush=True)
+        print("  Dry run: no changes will be made.", flush=True)
     await have_pool(session, options, pool, pool_type)
     queues = sorted(policy.priorities, key=lambda name: -policy.priorities[name])
     await have_queues(session, pool, options, queues)
     await have_blocks(session, options, is_local=pool_type == GpuProcessWorker.type)
     if project is None:
-        say("=", "deployments", f"there is no {DEFAULT_PROJECT}")
+        say("=", "deployments", f"{DEFAULT_PROJECT} not found, skipping")
     else:
         await have_project_deployments(session, project)
     deployments = () if project is None else project.deployments
@@ -145,9 +148,14 @@ async def _check(
     refuse([*project.problems, *problems])
     for line in unchecked:
         label, _, why = line.partition(": ")
-        say("!", label, f"not checked: {why}")
+        say("!", label, f"not validated: {why}")
     for label in left_behind(project, pools):
-        say("!", label, "its code is only in this folder, which pods cannot read: add a pull step")
+        say(
+            "!",
+            label,
+            "the flow code is only stored in this directory, which is not accessible "
+            "from pods. Please add a pull step",
+        )
 
 
 async def _other_pools(

@@ -29,8 +29,8 @@ class SetupOptions:
         Path | None,
         Parameter(
             name="--policy",
-            help="Path to the policy file. Defaults to deployments/policy.yaml, else built-in "
-            "values.",
+            help="Path to the policy file. Defaults to deployments/policy.yaml if it exists, or "
+            "to the built-in policy.",
         ),
     ] = None
     prefect_file: Annotated[
@@ -39,16 +39,22 @@ class SetupOptions:
     ] = None
     namespace: Annotated[
         str | None,
-        Parameter(help="The default Kubernetes namespace for flow runs. Only for gpu-kubernetes."),
+        Parameter(
+            help="The default Kubernetes namespace for flow runs. Only applies to "
+            "gpu-kubernetes pools."
+        ),
     ] = None
     image: Annotated[
         str | None,
-        Parameter(help="The default container image for flow runs. Only for gpu-kubernetes."),
+        Parameter(
+            help="The default container image for flow runs. Only applies to gpu-kubernetes pools."
+        ),
     ] = None
     service_account_name: Annotated[
         str | None,
         Parameter(
-            help="The default Kubernetes service account for flow runs. Only for gpu-kubernetes."
+            help="The default Kubernetes service account for flow runs. Only applies to "
+            "gpu-kubernetes pools."
         ),
     ] = None
     checkpoint_uri: Annotated[

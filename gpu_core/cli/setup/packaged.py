@@ -61,7 +61,7 @@ PACKAGED_DEPLOYMENTS = (
         module="gpu_core.flows.report_cost",
         function="report_cost",
         name="nightly",
-        description="Report the cost of yesterday's GPU runs by team and project, with anomalies.",
+        description="Generate a daily GPU cost report by team and project, including anomalies.",
         tags=("gpu", "report"),
         job_variables=_WITHOUT_GPU,
         cron="30 1 * * *",
@@ -70,7 +70,7 @@ PACKAGED_DEPLOYMENTS = (
         module="gpu_core.flows.close_month",
         function="close_month",
         name="monthly",
-        description="Report the GPU cost of the month that has ended.",
+        description="Generate a GPU cost report for the previous month.",
         tags=("gpu", "report"),
         job_variables=_WITHOUT_GPU,
         cron="0 2 1 * *",
@@ -79,7 +79,8 @@ PACKAGED_DEPLOYMENTS = (
         module="gpu_core.flows.propose_savings",
         function="propose_savings",
         name="nightly",
-        description="Propose changes of deployments that save money. Nothing is changed.",
+        description="Recommend changes to deployments that would reduce costs. No changes are "
+        "applied.",
         tags=("gpu", "savings"),
         job_variables=_WITHOUT_GPU,
         cron="30 2 * * *",
@@ -88,7 +89,7 @@ PACKAGED_DEPLOYMENTS = (
         module="gpu_core.flows.apply_saving",
         function="apply_saving",
         name="by-request",
-        description="Ask a user to approve a proposed change, and make it.",
+        description="Request approval for a proposed change and apply it to the deployment.",
         tags=("gpu", "savings"),
         job_variables=_WITHOUT_GPU,
     ),
@@ -96,7 +97,8 @@ PACKAGED_DEPLOYMENTS = (
         module="gpu_core.flows.verify_savings",
         function="verify_savings",
         name="nightly",
-        description="The measured savings of applied proposals, and the predicted ones.",
+        description="Compare the measured savings of applied proposals with their predicted "
+        "savings.",
         tags=("gpu", "savings"),
         job_variables=_WITHOUT_GPU,
         cron="0 3 * * *",
@@ -105,7 +107,8 @@ PACKAGED_DEPLOYMENTS = (
         module="gpu_core.flows.compare_inference",
         function="compare_inference",
         name="by-request",
-        description="Compare batch sizes, precisions or sharing of inference by cost and latency.",
+        description="Compare the cost and latency of inference across batch sizes, precisions "
+        "and GPU sharing.",
         tags=("gpu", "experiment"),
         job_variables=_ONE_GPU,
     ),
@@ -113,7 +116,8 @@ PACKAGED_DEPLOYMENTS = (
         module="gpu_core.flows.optimize_inference",
         function="optimize_inference",
         name="by-request",
-        description="Make inference cheaper step by step: batch size, precision, GPU type.",
+        description="Reduce the cost of inference by optimizing the batch size, precision and "
+        "GPU type.",
         tags=("gpu", "experiment"),
         job_variables=_ONE_GPU,
     ),
@@ -121,7 +125,8 @@ PACKAGED_DEPLOYMENTS = (
         module="gpu_core.flows.compare_serving",
         function="compare_serving",
         name="by-request",
-        description="Compare batches of low-priority requests by cost and interactive p99.",
+        description="Compare batch sizes for low-priority requests by cost and interactive p99 "
+        "latency.",
         tags=("gpu", "experiment"),
         job_variables=_ONE_GPU,
     ),
@@ -129,7 +134,7 @@ PACKAGED_DEPLOYMENTS = (
         module="gpu_core.flows.compare_scaling",
         function="compare_scaling",
         name="by-request",
-        description="Compare the cost and p99 of replicas that follow the demand of a day.",
+        description="Compare the cost and p99 latency of fixed and autoscaled replicas over a day.",
         tags=("gpu", "experiment"),
         job_variables=_ONE_GPU,
     ),
@@ -137,7 +142,8 @@ PACKAGED_DEPLOYMENTS = (
         module="gpu_core.flows.run_sweep",
         function="run_sweep",
         name="by-dollars",
-        description="Give the best trials of a sweep more dollars, and park the others.",
+        description="Allocate more budget to the best trials of a sweep and pause all other "
+        "trials.",
         tags=("gpu", "experiment"),
         job_variables={"gpu_count": 0, "team": "platform", "project": "gpu-experiments"},
         # Two passes at once could give the same dollars twice.
@@ -147,7 +153,8 @@ PACKAGED_DEPLOYMENTS = (
         module="gpu_core.flows.refresh_catalog",
         function="refresh_catalog",
         name="daily",
-        description="Read AWS's prices, which runs on its instances pay from then on.",
+        description="Retrieve current AWS prices, which are used to calculate the cost of new "
+        "runs.",
         tags=("gpu", "prices"),
         job_variables=_WITHOUT_GPU,
         cron="0 1 * * *",
@@ -157,7 +164,7 @@ PACKAGED_DEPLOYMENTS = (
         module="gpu_core.flows.run_container",
         function="run_container",
         name="container-job",
-        description="Run an image and a command on GPUs; give both as job variables of the run.",
+        description="Run a command in a container image on GPUs, both specified as job variables.",
         tags=("gpu", "container"),
         job_variables={"gpu_count": 1},
         pool_type=GpuKubernetesWorker.type,
@@ -226,8 +233,8 @@ def _say_where_policy_is_gone(label: str, parameters: Mapping[str, Any]) -> None
         say(
             "!",
             label,
-            f"its parameter policy is {kept!r}, which is no file here; without it, the ledger has "
-            "the policy",
+            f"the `policy` parameter refers to {kept!r}, which does not exist on this machine. "
+            "If you remove the parameter, the policy recorded in the ledger will be used",
         )
 
 

@@ -30,13 +30,15 @@ def check_pool_name(name: str) -> None:
     """Refuse what cannot be the name of a work pool.
 
     Raises:
-        InvalidInput: It is empty or has a character that Prefect refuses.
+        InvalidInput: It is empty or contains an invalid character.
     """
     if not name.strip():
-        raise InvalidInput("--pool", "is empty", remedy="leave it out for the pool `gpu`")
+        raise InvalidInput(
+            "--pool", "is empty", remedy="if you omit this option, the `gpu` pool will be used"
+        )
     if any(character in name for character in BANNED_CHARACTERS):
         allowed = f"text without {' '.join(BANNED_CHARACTERS)}"
-        raise InvalidInput("--pool", "is no name for a work pool", got=name, allowed=allowed)
+        raise InvalidInput("--pool", "is not a valid work pool name", got=name, allowed=allowed)
 
 
 async def read_pool(client: PrefectClient, name: str) -> WorkPool | None:
@@ -57,10 +59,10 @@ def checked_type(pool: WorkPool | None, options: SetupOptions) -> str:
     if pool is not None and (pool.type not in WORKERS or wanted not in (None, pool.type)):
         raise InvalidInput(
             "pool",
-            f"{options.pool!r} exists with another type",
+            f"{options.pool!r} already exists with a different type",
             got=pool.type,
             allowed=wanted or listed(WORKERS),
-            remedy="choose another name with --pool",
+            remedy="please choose a different name with --pool",
         )
     pool_type = wanted or GpuProcessWorker.type if pool is None else pool.type
     given = [name for name in _DEFAULTS if getattr(options, name) is not None]
@@ -69,7 +71,7 @@ def checked_type(pool: WorkPool | None, options: SetupOptions) -> str:
             given[0],
             f"is not a variable of a pool of type {pool_type}",
             allowed=f"a pool of type {GpuKubernetesWorker.type}",
-            remedy="choose another pool with --pool, or leave it out",
+            remedy="please specify a different pool with --pool or omit this option",
         )
     return pool_type
 
@@ -104,7 +106,7 @@ async def have_pool(
         new_pool = WorkPoolCreate(name=name, type=pool_type, base_job_template=template)
         if not session.dry_run:
             await session.client.create_work_pool(new_pool)
-        say("+", f"work pool {name}", f"{session.did('created')}, of type {pool_type}")
+        say("+", f"work pool {name}", f"{session.did('created')} with type {pool_type}")
         return
     template, removed = pool.base_job_template, list[str]()
     if pool_type == GpuKubernetesWorker.type:
@@ -113,8 +115,12 @@ async def have_pool(
     template, is_shorter = _with_compact_form(template)
     template, changed = _with_defaults(template, options)
     news = [f"new job variables: {', '.join(new)}"] if new else []
-    news += [f"{', '.join(removed)} {session.did('removed')}: without effect"] if removed else []
-    news += [f"form {session.did('shortened')}: a run is created faster"] if is_shorter else []
+    news += [f"{', '.join(removed)} {session.did('removed')}: not supported"] if removed else []
+    news += (
+        [f"variables schema {session.did('shortened')} to speed up run creation"]
+        if is_shorter
+        else []
+    )
     news += [f"default of {', '.join(changed)} {session.did('changed')}"] if changed else []
     if not news:
         say("=", f"work pool {name}", "unchanged")
@@ -198,5 +204,8 @@ async def have_queues(
             existing = await priorities()
         say("~", label, f"priority {current} -> {priority}")
     for name in sorted({*existing} - {*names, PREFECT_DEFAULT_QUEUE}):
-        why = "not in the policy: its runs wait with UnknownQueue; add it to priorities"
-        say("!", f"work queue {name}", f"{why}, or delete it")
+        why = (
+            "not defined in the policy, so its runs will be held with reason UnknownQueue. "
+            "Please add it to `priorities`"
+        )
+        say("!", f"work queue {name}", f"{why} or delete the queue")

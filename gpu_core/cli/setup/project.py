@@ -60,14 +60,14 @@ def _deploy(path: str) -> None:
     if result.returncode != 0:
         said, reason = _reason(result.stdout + result.stderr)
         print(said, file=sys.stderr)
-        raise SetupError(f"`prefect deploy` refused {path}: {reason}")
+        raise SetupError(f"Failed to deploy {path}: {reason}")
 
 
 def _reason(output: str) -> tuple[str, str]:
     """The output of `prefect deploy` without a traceback, and its last line, the reason."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
     traceback = next((at for at, line in enumerate(lines) if line.startswith("Traceback")), -1)
-    return "\n".join(lines[:traceback]), lines[-1].strip() if lines else "it said nothing"
+    return "\n".join(lines[:traceback]), lines[-1].strip() if lines else "no output"
 
 
 def _say_what_would_change(project: ProjectFile, before: Mapping[str, Mapping[str, Any]]) -> None:
@@ -85,7 +85,7 @@ def _say_what_would_change(project: ProjectFile, before: Mapping[str, Mapping[st
         name, fields = found[0]
         wanted = _wanted(deployment)
         changed = sorted(key for key, value in wanted.items() if fields[key] != value)
-        is_same = "unchanged, as far as it can be compared before deployment"
+        is_same = "no changes detected before deployment"
         say(
             "~" if changed else "=",
             f"deployment {name}",

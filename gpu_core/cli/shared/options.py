@@ -11,7 +11,9 @@ from gpu_core.decisions.model.units import parse_duration_s
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 9998
 
-AsJson = Annotated[bool, Parameter(name="--json", show_default=False, help="Print JSON.")]
+AsJson = Annotated[
+    bool, Parameter(name="--json", show_default=False, help="Output in JSON format.")
+]
 """`--json`: machines read the answer."""
 
 

@@ -77,18 +77,18 @@ def _failures_named(address: str) -> Iterator[None]:
         raise _refusal(address, error.response) from None
     except ValidationError:
         raise ApiError(
-            f"Prefect's API at {redact(address)} answered in a form that is not known here; "
-            "use the same version of Prefect here and on the server"
+            f"Prefect's API at {redact(address)} returned an unexpected response. Please ensure "
+            "that the client and the server use the same version of Prefect"
         ) from None
     except httpx.ReadTimeout as error:
         raise ApiError(
-            f"Prefect's API at {redact(address)} does not answer: {why_failed(error)}; "
-            f"{SLOW_SERVER}, and run this command again"
+            f"Prefect's API at {redact(address)} did not respond: {why_failed(error)}; "
+            f"{SLOW_SERVER}"
         ) from None
     except httpx.TransportError as error:
         raise ApiError(
-            f"Prefect's API at {redact(address)} stopped answering: {why_failed(error)}; "
-            "read the server's log, start it again if it has ended, and run this command again"
+            f"Prefect's API at {redact(address)} is no longer reachable: {why_failed(error)}. "
+            "Please check the server logs, ensure that the server is running and try again"
         ) from None
 
 
@@ -97,7 +97,7 @@ def _refusal(address: str, answer: httpx.Response) -> GpuSchedulingError:
     if code in _CREDENTIALS:
         return InvalidInput(
             NAME,
-            f"refuses these credentials (HTTP status {code})",
+            f"rejected the provided credentials (HTTP status {code})",
             got=address,
             remedy="set PREFECT_API_AUTH_STRING, or PREFECT_API_KEY on Prefect Cloud",
         )

@@ -8,7 +8,9 @@ from io import StringIO
 from gpu_core.decisions.checks.prefect.api_address import NAME, check_api_address
 from gpu_core.decisions.model.errors import InvalidInput
 
-_REMEDY = "correct it in the environment or in the active profile in ~/.prefect/profiles.toml"
+_REMEDY = (
+    "please check your environment variables and the active profile in ~/.prefect/profiles.toml"
+)
 
 
 def load_prefect() -> None:
@@ -43,7 +45,7 @@ def _unusable(error: Exception) -> InvalidInput:
         return InvalidInput("Prefect's settings", "cannot be used", got=first["msg"])
     return InvalidInput(
         _variable(str(first["loc"][-1])),
-        "is not a value that Prefect takes",
+        "is not a valid value for this setting",
         got=first["input"],
         remedy=_REMEDY,
     )

@@ -14,17 +14,18 @@ from gpu_core.decisions.model.redaction import secrets_in
 def secret(name: str, help_text: str) -> Parameter:
     """`--NAME`, whose help names the ways that keep a password hidden."""
     return Parameter(
-        help=f"{help_text}. Other users see a password in the list of processes: use --{name}-file "
-        f"or the variable {variable_of(name)} instead."
+        help=f"{help_text}. If the value contains a password, use --{name}-file or the "
+        f"{variable_of(name)} environment variable instead, because command lines are "
+        "visible to other users."
     )
 
 
 def secret_file(name: str, help_text: str | None = None) -> Parameter:
     """`--NAME-file`, with the variable of the environment where it is the only option."""
-    what = f"The value of --{name}" if help_text is None else help_text
-    other = "" if help_text is None else f" Or set the variable {variable_of(name)}."
+    what = f"Path to a file containing the value of --{name}" if help_text is None else help_text
+    other = "" if help_text is None else f" Can also be set with {variable_of(name)}."
     return Parameter(
-        help=f"{what}, in a file; - reads standard input.{other}",
+        help=f"{what}, or `-` for stdin.{other}",
         allow_leading_hyphen=True,  # `-` would be taken for an option
     )
 
@@ -42,7 +43,9 @@ def secret_option(name: str, value: str | None, file: str | None) -> str | None:
     """
     if value is not None and file is not None:
         raise InvalidInput(
-            f"--{name}-file", f"cannot be used with --{name}", remedy="leave one of them out"
+            f"--{name}-file",
+            f"cannot be used with --{name}",
+            remedy="please specify only one of these options",
         )
     if file is not None:
         return _read(name, file)
@@ -50,8 +53,8 @@ def secret_option(name: str, value: str | None, file: str | None) -> str | None:
         return os.environ.get(variable_of(name)) or None
     if secrets_in(value):
         print_notice(
-            f"  ! --{name}: its password is in the list of processes while this command runs; "
-            f"--{name}-file and {variable_of(name)} keep it hidden"
+            f"  ! --{name}: the password is visible to other users while this command is "
+            f"running. Use --{name}-file or {variable_of(name)} instead."
         )
     return str(value)
 
@@ -61,7 +64,7 @@ def _read(name: str, file: str) -> str:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        reason = error.strerror if isinstance(error, OSError) else "the file is not valid UTF-8"
         raise InvalidInput(field, f"cannot be read: {reason}", got=file) from None
     if not text.strip():
         raise InvalidInput(field, "is empty", got=file)

@@ -43,7 +43,7 @@ def usage_error(error: CycloptsError, example: str | None = None) -> InvalidInpu
             remedy = None if example is None else f"for example `{example}`"
             return InvalidInput(name, "is required", remedy=remedy)
         case UnusedCliTokensError():
-            return InvalidInput("an argument", "is one too many", got=unused[0])
+            return InvalidInput("an argument", "was not expected", got=unused[0])
     return InvalidInput("the command line", "cannot be read", got=str(error))
 
 

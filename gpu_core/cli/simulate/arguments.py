@@ -4,10 +4,10 @@ from gpu_core.cli.simulate.options import SimulateOptions
 
 
 def simulate(*, options: SimulateOptions) -> int:
-    """Replay a history of jobs under one or more policies.
+    """Simulate a workload under one or more scheduling policies.
 
-    Replays the jobs on a virtual cluster with the worker's own planner. Prints waits, GPU use,
-    fairness and lost work, with one column for each policy.
+    Jobs are scheduled on a virtual cluster by the same planner that is used by the worker. The
+    output includes wait times, GPU utilization, fairness and lost work for each policy.
     """
     from gpu_core.cli.simulate.command import run_simulate
 

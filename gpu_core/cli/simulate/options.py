@@ -17,15 +17,16 @@ class SimulateOptions:
     nodes: Annotated[
         str,
         Parameter(
-            help="80x8: 80 nodes of 8 GPUs; 16x8+64x8:spot: some of them spot; count:640: GPUs "
-            "that may spread; or OpenB's node list."
+            help="The nodes of the virtual cluster, for example 80x8 (80 nodes with 8 GPUs "
+            "each), 16x8+64x8:spot (including spot nodes) or count:640 (640 GPUs without "
+            "node boundaries). For the openb format, the path to a node list."
         ),
     ]
     workload: Annotated[
         str,
         Parameter(
-            help="The file of jobs; ledger: its file or address; kueue: a generator, baseline or "
-            "large."
+            help="Path to the workload file. For the ledger format, the file path or URL of the "
+            "ledger. For the kueue format, the name of a generator (baseline or large)."
         ),
     ]
     format: Annotated[
@@ -36,40 +37,46 @@ class SimulateOptions:
         tuple[str, ...],
         Parameter(
             name="--policy",
-            help="A policy file, or default, fifo, greedy, auto, easy, conservative, sjf, "
-            "sjf-easy, fair, priority, srtf, srsf, las, mlfq; may be repeated. "
-            "ledger: default is added.",
+            help="Path to a policy file, or one of default, fifo, greedy, auto, easy, "
+            "conservative, sjf, sjf-easy, fair, priority, srtf, srsf, las and mlfq; may be "
+            "repeated. For the ledger format, the default policy is always included.",
         ),
     ]
     order: Annotated[
         Path | None,
         Parameter(
-            help="openb: submit the pods in this file's order, let all stay, and print how much of "
-            "the GPUs each policy's placement strategy allocates; --policy fragmentation-aware too."
+            help="Path to a file specifying the submission order of the pods. If provided, pods "
+            "are never terminated, and the output shows the percentage of GPUs allocated by the "
+            "placement strategy of each policy. In this case, --policy also accepts "
+            "fragmentation-aware. Only applies to the openb format."
         ),
     ] = None
     events: Annotated[
         Path | None,
         Parameter(
-            help="Path to a JSON lines file with failures, interruptions and recoveries of nodes."
+            help="Path to a JSON Lines file specifying node failures, interruptions and recoveries."
         ),
     ] = None
     checkpoint_interval_s: Annotated[
         int | None,
         duration(
             "checkpoint-interval",
-            "The work between two checkpoints of jobs without their own value. By default no "
-            "work is lost.",
+            "The default checkpoint interval for jobs that do not specify one. If not set, no "
+            "work is lost on interruption.",
         ),
     ] = None
     checkpoint_stall_s: Annotated[
-        int, duration("checkpoint-cost", "The time required to save a checkpoint. Defaults to 0s.")
+        int,
+        duration(
+            "checkpoint-cost",
+            "The time required to save a checkpoint. Defaults to 0s if not specified.",
+        ),
     ] = 0
     run_times: Annotated[
         Literal["none", "true", "noisy", "stated", "learned"],
-        Parameter(help="The source of run times for the scheduler."),
+        Parameter(help="The run times made available to the scheduler."),
     ] = "none"
-    seed: Annotated[int, whole_number("Random seed to use for run times.")] = 1
+    seed: Annotated[int, whole_number("The random seed to use when generating run times.")] = 1
     restart_s: Annotated[
         int,
         duration("restart-cost", "The time required to restart a job. Defaults to 0s."),
@@ -82,11 +89,15 @@ class SimulateOptions:
         int | None,
         duration(
             "horizon",
-            "The time window for measuring utilisation. Defaults to the whole simulation.",
+            "The time window over which GPU utilization is measured. Defaults to the entire "
+            "simulation.",
         ),
     ] = None
     entitlements: Annotated[
         Path | None,
-        Parameter(help="Path to a CSV file (vc,node num) with the weights for the share error."),
+        Parameter(
+            help="Path to a CSV file (vc,node num) specifying the weight of each team when "
+            "calculating the share error."
+        ),
     ] = None
     as_json: AsJson = False

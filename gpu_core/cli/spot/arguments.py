@@ -13,20 +13,24 @@ _DEFAULTS = SpotReplayOptions()
 
 def spot_replay(
     *files: Annotated[
-        Path, Parameter(help="Path to a JSON file with the keys metadata.gap_seconds and data.")
+        Path,
+        Parameter(
+            help="Path to a JSON file containing the `metadata.gap_seconds` and `data` keys."
+        ),
     ],
     ledger: Annotated[
         str | None,
-        secret("ledger", "The ledger to replay spot attempts from, instead of files"),
+        secret("ledger", "The file path or URL of a ledger to use instead of trace files"),
     ] = None,
     ledger_file: Annotated[str | None, secret_file("ledger")] = None,
     options: SpotReplayOptions = _DEFAULTS,
 ) -> int:
-    """Replay a job with a deadline on recorded spot availability.
+    """Simulate a job with a deadline using recorded spot availability.
 
-    Starts at random moments, and prints what each strategy for spot and on-demand costs next to
-    the best possible. The worker's own rules decide, every minute, with its back-offs and limits.
-    With a ledger and no task: what the best possible would have cost its finished spot runs.
+    Starts the job at random times and compares the cost of each strategy with the lowest possible
+    cost. Decisions are made every minute using the same rules, back-offs and limits as the worker.
+    If a ledger is provided without --task-hours, the actual cost of completed spot runs is compared
+    with their lowest possible cost.
     """
     from gpu_core.cli.spot.replay import run_spot_replay
 

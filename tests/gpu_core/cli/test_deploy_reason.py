@@ -24,7 +24,7 @@ ModuleNotFoundError: No module named 'a'
         pytest.param(
             "Running steps\nno such step\n", ("Running steps", "no such step"), id="words"
         ),
-        pytest.param("", ("", "it said nothing"), id="nothing"),
+        pytest.param("", ("", "no output"), id="nothing"),
     ],
 )
 def test_the_last_line_is_the_reason(output, want):

@@ -81,7 +81,7 @@ def test_every_command_says_its_exit_codes(capsys: pytest.CaptureFixture[str]) -
     for name in sorted(names):
         assert main([*name.split()[1:], "--help"]) == 0
         said = " ".join(capsys.readouterr().out.split())
-        assert f"Exit codes: 0: done. 1: {MEANING_OF_1[name]}. 2: " in said
+        assert f"Exit codes: 0: success. 1: {MEANING_OF_1[name]}. 2: " in said
 
 
 @pytest.mark.parametrize("name", sorted(_commands(app)))
@@ -113,7 +113,7 @@ def test_a_group_of_commands_alone_shows_its_help(capsys: pytest.CaptureFixture[
          "did you mean 'jsonl'?; allowed: jsonl, kueue, "),
         (("catalog", "show", "--gpu-tpye", "x"), "prefect-gpu catalog show: --gpu-tpye is not a "
          "known option; did you mean '--gpu-type'?; allowed: "),
-        (("catalog", "show", "x"), "catalog show: an argument is one too many (got 'x')"),
+        (("catalog", "show", "x"), "catalog show: an argument was not expected (got 'x')"),
         (("plan", "x", "--top", "ten"), "--top is not a whole number (got 'ten')"),
         (("plan", "x", "--gpus", "9" * 5000), "--gpus is not a whole number (got '999"),
         (("plan", "x", "--top", "2.7"), "--top is not a whole number (got '2.7')"),

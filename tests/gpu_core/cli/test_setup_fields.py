@@ -43,7 +43,9 @@ def test_the_fields_of_mlflows_block(uri, token, current, want):
     ("given", "want"),
     [
         pytest.param({"pool": ""}, "--pool is empty", id="no pool"),
-        pytest.param({"pool": "a/b"}, "--pool is no name for a work pool (got 'a/b')", id="pool"),
+        pytest.param(
+            {"pool": "a/b"}, "--pool is not a valid work pool name (got 'a/b')", id="pool"
+        ),
         pytest.param(
             {"ledger_url": "nonsense"}, "--ledger-url is not a database address", id="ledger"
         ),
@@ -57,11 +59,11 @@ def test_the_fields_of_mlflows_block(uri, token, current, want):
         ),
         pytest.param(
             {"mlflow_uri": "nonsense"},
-            "--mlflow-uri is not an address (got 'nonsense')",
+            "--mlflow-uri is not a valid URL (got 'nonsense')",
             id="mlflow",
         ),
         pytest.param(
-            {"ledger_url": "x", "mlflow_uri": "y"}, "\n--mlflow-uri is not an address", id="two"
+            {"ledger_url": "x", "mlflow_uri": "y"}, "\n--mlflow-uri is not a valid URL", id="two"
         ),
         pytest.param(
             {"prefect_file": Path("prefct.yaml")}, "did you mean 'prefect.yaml'?", id="no such file"
@@ -108,6 +110,8 @@ def test_keys_in_the_address_of_the_checkpoints_are_refused_and_not_shown():
         prefect_file=Path("prefect.yaml"),
         checkpoint_uri="s3://KEY:secret@bucket/prefix",
     )
-    with pytest.raises(InvalidInput, match=r"^--checkpoint-uri has credentials in it ") as caught:
+    with pytest.raises(
+        InvalidInput, match=r"^--checkpoint-uri must not contain credentials "
+    ) as caught:
         setup(options)
     assert "secret" not in str(caught.value)

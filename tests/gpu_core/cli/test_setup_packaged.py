@@ -77,6 +77,6 @@ def test_a_policy_that_a_person_set_is_kept(
     have(server)
     said = [line for line in capsys.readouterr().out.splitlines() if line.split()[0] != "="]
     assert len(said) == 1
-    assert "deployment close-month/monthly: its parameter policy is" in said[0]
-    assert "no file here; without it, the ledger has the policy" in said[0]
+    assert "deployment close-month/monthly: the `policy` parameter refers to" in said[0]
+    assert "does not exist on this machine. If you remove the parameter, the policy" in said[0]
     assert {name: server.parameters(name)["policy"] for name in given} == given

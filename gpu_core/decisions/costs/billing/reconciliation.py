@@ -103,7 +103,7 @@ class Reconciliation:
     window: Window | None
     """The time of the bill's lines; None: it has none."""
     machines: tuple[MachineBill, ...]
-    """Machines of ours, the one that differs most first."""
+    """Matched machines, the one that differs most first."""
     lines: Mapping[int, Step | None]
     """The step of each line; None: it belongs to a machine of ours."""
     steps: Mapping[Step, Fraction]

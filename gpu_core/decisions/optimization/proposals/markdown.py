@@ -111,7 +111,7 @@ def _waste(analysis: Analysis) -> list[str]:
         (cell(waste.kind), format_usd(waste.cost_micro_usd), escaped(waste.note))
         for waste in analysis.waste
     ]
-    return _titled("Paid for nothing", ("Kind", "Cost", "How it is known"), rows)
+    return _titled("Wasted cost", ("Kind", "Cost", "Basis"), rows)
 
 
 def _titled(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -45,7 +45,7 @@ def quotas_required(quotas: Quotas | None) -> Quotas:
     if quotas is None or not quotas.policy.teams:
         raise InvalidInput(
             "policy", "has no quotas of teams, and without quotas no team borrows",
-            remedy="name another policy with --policy FILE",
+            remedy="please specify a different policy with --policy",
         )  # fmt: skip
     return quotas
 

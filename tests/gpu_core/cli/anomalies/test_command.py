@@ -37,15 +37,15 @@ def test_an_anomaly_is_explained_and_is_exit_code_1(
     assert "2026-03-02  Daily cost spike: expected $" in out
     assert "Hours per run of generated-finetune-7b/generated: " in out
     assert f"  Run {ANOMALY_NAME}: $544.00, " in out
-    assert "  Proposed: Set max_duration of generated-finetune-7b/generated to 3h" in out
-    assert out.count("Proposed") == 1, "the team's anomaly has the same runs: one line"
+    assert "  Recommended action: Set max_duration of generated-finetune-7b/generated to 3h" in out
+    assert out.count("Recommended action") == 1, "the team's anomaly has the same runs: one line"
 
 
 def test_a_day_as_expected_is_exit_code_0(
     ledger_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert anomalies(ledger_url, "--date", LAST.isoformat(), "--by", "total") == 0
-    assert capsys.readouterr().out == "No anomaly: 2026-03-04, UTC.\n"
+    assert capsys.readouterr().out == "No anomalies detected: 2026-03-04, UTC.\n"
 
 
 def test_a_ledger_without_measured_runs_is_not_called_free_of_anomalies(
@@ -53,8 +53,8 @@ def test_a_ledger_without_measured_runs_is_not_called_free_of_anomalies(
 ) -> None:
     assert main(["anomalies", "--ledger", ledger_url, "--date", DEAR.isoformat()]) == 0
     assert capsys.readouterr().out == (
-        "Nothing to judge: no run of the ledger held GPUs up to 2026-03-02. "
-        "--with-generated counts generated runs too.\n"
+        "No GPU usage found in the ledger up to 2026-03-02. "
+        "Use --with-generated to include generated runs.\n"
     )
 
 
@@ -78,8 +78,8 @@ def test_a_short_history_is_said_and_is_no_anomaly(
     early = LAST - timedelta(days=40)
     assert anomalies(ledger_url, "--date", early.isoformat(), "--by", "total") == 0
     assert capsys.readouterr().out.splitlines() == [
-        "No anomaly: 2026-01-23, UTC.",
-        "Not judged, because the history is too short: total.",
+        "No anomalies detected: 2026-01-23, UTC.",
+        "Not evaluated because there is not enough history: total.",
     ]
 
 
@@ -93,7 +93,7 @@ def test_planned_days_of_the_policy_are_not_judged(
     )
     day = ("--date", DEAR.isoformat(), "--policy", str(policy))
     assert anomalies(ledger_url, *day, "--by", "total") == 0
-    assert "Not judged, because of planned activity: total." in capsys.readouterr().out
+    assert "Not evaluated because of planned activity: total." in capsys.readouterr().out
 
 
 def test_several_days_are_judged_up_to_yesterday(

@@ -133,7 +133,7 @@ def test_show_says_which_prices_are_unknown_or_of_an_unknown_day(
     assert "unknown" in printed
     assert "$10.00 from memory" in printed
     assert "≥ 2026-09-01" in printed
-    assert "The catalog has no spot price for q9.large." in printed
+    assert "No spot price found in the catalog for q9.large." in printed
     assert main(["catalog", "show", "--catalog", str(path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["instance_types_without_spot_price"] == ["q9.large"]

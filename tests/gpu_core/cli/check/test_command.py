@@ -56,22 +56,22 @@ def hook(**labels: str) -> str:
 @pytest.mark.parametrize(
     ("name", "text", "want"),
     [
-        pytest.param("p.yaml", POLICY, "p.yaml: policy: nothing found", id="a policy"),
+        pytest.param("p.yaml", POLICY, "p.yaml: policy: no issues found", id="a policy"),
         pytest.param(
-            "p.yaml", MANIFEST, "p.yaml: 1 Kubernetes object: nothing found", id="a manifest"
+            "p.yaml", MANIFEST, "p.yaml: 1 Kubernetes object: no issues found", id="a manifest"
         ),
-        pytest.param("prefect.yaml", PROJECT, "prefect.yaml: nothing found", id="a prefect.yaml"),
-        pytest.param("p.json", hook(), "1 Kubernetes object: nothing found", id="a chart's hook"),
+        pytest.param("prefect.yaml", PROJECT, "prefect.yaml: no issues found", id="a prefect.yaml"),
+        pytest.param("p.json", hook(), "1 Kubernetes object: no issues found", id="a chart's hook"),
         pytest.param(
             "p.json",
             json.dumps(WORKERS["gpu-kubernetes"].get_default_base_job_template()),
-            "base job template: nothing found",
+            "base job template: no issues found",
             id="the template of a cluster's pool",
         ),
         pytest.param(
             "p.json",
             json.dumps(WORKERS["gpu-process"].get_default_base_job_template()),
-            "base job template: nothing found",
+            "base job template: no issues found",
             id="the template of a machine's pool",
         ),
     ],
@@ -143,10 +143,13 @@ def test_good_files(
             id="a misspelt job variable",
         ),
         pytest.param(
-            "p.yaml", f"{POLICY}---\n{POLICY}", "a policy is the only document", id="two policies"
+            "p.yaml",
+            f"{POLICY}---\n{POLICY}",
+            "a policy must be the only document",
+            id="two policies",
         ),
         pytest.param("p.yaml", "", "is not a policy, a prefect.yaml, ", id="an empty file"),
-        pytest.param("p.yaml", "- 1\n", "it holds no mapping", id="a list"),
+        pytest.param("p.yaml", "- 1\n", "it does not contain a mapping", id="a list"),
         pytest.param("p.yaml", "services: {}\n", "the key services", id="another file"),
         pytest.param(
             "p.json",
@@ -162,7 +165,7 @@ def test_good_files(
                     "job_configuration": {"job_manifest": {"spec": {"template": [1]}}},
                 }
             ),
-            "does not have the shape of a Job",
+            "does not match the structure of a Job",
             id="a template of another shape",
         ),
     ],
@@ -239,7 +242,7 @@ def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert main(["check", str(tmp_path)]) == 0
-    want = f"{tmp_path}/a/policy.yaml: policy: nothing found\n1 file: 0 errors, 0 warnings\n"
+    want = f"{tmp_path}/a/policy.yaml: policy: no issues found\n1 file: 0 errors, 0 warnings\n"
     assert capsys.readouterr().out == want
 
 
@@ -265,7 +268,7 @@ def test_files_that_cannot_be_read_end_it(
 
 def test_an_empty_folder_ends_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(tmp_path)]) == 2
-    assert "has no file to check" in capsys.readouterr().err
+    assert "does not contain any supported files" in capsys.readouterr().err
 
 
 def test_json(

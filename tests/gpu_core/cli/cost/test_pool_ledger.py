@@ -78,22 +78,24 @@ def test_the_ledger_is_that_of_the_pool(server, pool, pools, blocks, want) -> No
         pytest.param(
             None,
             {"a": "gpu-process", "b": "gpu-process"},
-            "--pool is required: this Prefect server has no single GPU pool; allowed: a, b; "
+            "--pool is required, because this Prefect server does not have exactly one GPU work "
+            "pool; allowed: a, b; "
             "or name a ledger with --ledger or --ledger-file",
             id="two pools",
         ),
         pytest.param(
             "gpuu",
             {"gpu": "gpu-process"},
-            "--pool is not a GPU pool of this Prefect server (got 'gpuu'); did you mean 'gpu'?; "
+            "--pool is not a GPU work pool on this Prefect server (got 'gpuu'); did you mean "
+            "'gpu'?; "
             "allowed: gpu",
             id="a misspelt pool",
         ),
         pytest.param(
             "gpu",
             {"gpu": "gpu-process"},
-            "--pool has no ledger in Prefect (got 'gpu'); run `prefect-gpu setup --pool gpu`, "
-            "or name a ledger with --ledger",
+            "--pool does not have a ledger configured (got 'gpu'); "
+            "please run `prefect-gpu setup --pool gpu` or specify a ledger with --ledger",
             id="no block",
         ),
     ],

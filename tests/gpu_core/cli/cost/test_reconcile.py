@@ -68,7 +68,7 @@ def test_a_bill_is_explained_to_the_cent(
     }
     assert document["billed_micro_usd"] == 23_500_000
     assert [each["step"] for each in document["lines"]] == [None, "tax", "other_nodes"]
-    assert err == "line 4 is the same line again; not counted\nNot counted: 1.90 USD\n"
+    assert err == "line 4 is the same line again; skipped\nSkipped lines: 1.90 USD\n"
 
 
 def test_what_is_not_counted_has_its_amount_by_currency(
@@ -82,7 +82,7 @@ def test_what_is_not_counted_has_its_amount_by_currency(
     path = written(tmp_path / "bill.csv", [*BILL, *odd])
     assert main(["cost", "reconcile", str(path), "--ledger", ledger_path, "--json"]) == 0
     out, err = capsys.readouterr()
-    assert err.endswith("Not counted: 32.00 CNY, 1.90 USD, 1 line of an unknown amount\n")
+    assert err.endswith("Skipped lines: 32.00 CNY, 1.90 USD, 1 line with an unknown amount\n")
     found = [(each["billed"], each["currency"]) for each in json.loads(out)["problems"]]
     assert found == [(1.9, "USD"), (16.0, "CNY"), (None, "USD"), (16.0, "CNY")]
 

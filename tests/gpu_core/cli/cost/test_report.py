@@ -107,7 +107,7 @@ def test_idle_capacity_of_a_reservation_is_its_teams(
     with_machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert report(with_machine, "day", "--idle", "reservation") == 2
-    assert "policy reserves no node for a team" in capsys.readouterr().err
+    assert "policy does not contain any team reservations" in capsys.readouterr().err
     policy = tmp_path / "policy.yaml"
     policy.write_text(
         "version: 1\ncalendar:\n  closures:\n"
@@ -241,8 +241,10 @@ def test_names_and_cost_stay_readable_in_any_terminal(
     assert max(map(len, lines)) <= columns
     assert any("vision" in line and "$2.75" in line for line in lines)
     said = " ".join(" ".join(lines).split())
-    assert ("Left out at this width" in said) is (want_left_out is not None)
-    assert want_left_out is None or f"Left out at this width: {want_left_out}" in said
+    assert ("Columns omitted" in said) is (want_left_out is not None)
+    assert (
+        want_left_out is None or f"Columns omitted (terminal too narrow): {want_left_out}" in said
+    )
 
 
 def test_a_program_reads_whole_names_however_narrow_the_terminal_is(
@@ -306,7 +308,7 @@ def test_the_bill_has_the_cost_of_the_report_and_names_what_has_no_price(
     assert main([*arguments, "--output", str(path)]) == 0
     reported = capsys.readouterr()
     assert reported.out == ""
-    assert "2.00 GPU-hours have no price and are not in the file" in reported.err
+    assert "2.00 GPU-hours without a known price were excluded" in reported.err
     table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
     assert sum(round(float(cost) * 10**6) for cost in table["BilledCost"]) == 3_670_001
     assert list(table.columns) == list(COLUMNS[FocusVersion.V1_2])
@@ -360,9 +362,9 @@ def test_a_bill_of_another_form_is_refused(
 @pytest.mark.parametrize(
     ("output", "want"),
     [
-        pytest.param("folder.csv", "is a folder", id="a folder"),
-        pytest.param("missing/bill.csv", "is in a folder that does not exist", id="no folder"),
-        pytest.param("bill/new.parquet", "is below a file", id="in a file"),
+        pytest.param("folder.csv", "is a directory", id="a folder"),
+        pytest.param("missing/bill.csv", "is in a directory that does not exist", id="no folder"),
+        pytest.param("bill/new.parquet", "a parent path is a file", id="in a file"),
         pytest.param("bill/new/a.csv", "/bill is a file", id="in a folder in a file"),
         pytest.param("shut/bill.csv", "cannot be written", id="a folder of others"),
         pytest.param("bill.paquet", "did you mean '.parquet'?", id="a form with a typing error"),
@@ -429,7 +431,10 @@ def test_a_pool_that_the_ledger_does_not_have_is_named_with_the_nearest_that_it_
     for pool in ("gpsu", "gpus"):
         assert main(["cost", command, "--pool", pool, "--ledger", ledger_url]) == 0
         said = capsys.readouterr().err
-        want = "pool has no run and no machine in the ledger (got 'gpsu'); did you mean 'gpus'?"
+        want = (
+            "pool does not have any runs or machines in the ledger (got 'gpsu'); did you mean "
+            "'gpus'?"
+        )
         assert (want in said) == (pool == "gpsu")
 
 

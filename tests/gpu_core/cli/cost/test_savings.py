@@ -121,7 +121,9 @@ def test_a_month_before_the_first_machine_is_unknown_and_not_free(
     assert (document["cost_micro_usd"], document["spot"]) == (None, None)
     assert clusters == dict.fromkeys(("peak", "cap", "committed"))
     assert main(asked) == 0
-    assert "the ledger has no machine of this month" in " ".join(capsys.readouterr().out.split())
+    assert "No machines found in the ledger for this month" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_savings_of_an_empty_ledger_are_unknown(

@@ -32,4 +32,6 @@ def test_what_only_runs_may_reach_is_not_known(monkeypatch, error, want_in_pods,
     (here,) = store_findings(URI, in_pods=False, is_default=False)
     assert (in_pods.status.value, here.status.value) == (want_in_pods, want_here)
     if want_in_pods == "unknown":
-        assert in_pods.message.startswith(f"{URI} cannot be used from here, and only runs have to")
+        assert in_pods.message.startswith(
+            f"{URI} is not accessible from this machine, but only flow runs require"
+        )

@@ -48,7 +48,7 @@ def test_held_gpus_are_shown_with_why_and_what_helps(held, capsys):
 
 def test_without_held_gpus_it_says_so(held, capsys):
     assert main(["gpus", "held"]) == 0
-    assert capsys.readouterr().out == "No GPU of this machine is held.\n"
+    assert capsys.readouterr().out == "No held GPUs found on this machine.\n"
 
 
 def test_a_freed_gpu_is_held_no_longer(held, capsys):

@@ -169,7 +169,7 @@ def test_without_a_driver_it_stays_held(tmp_path, monkeypatch, capsys):
     held = HeldGpus(tmp_path)
     held.hold("GPU-a", ILL)
     assert main(["gpus", "preflight", "GPU-a"]) == 1
-    assert "GPU-a stays held" in capsys.readouterr().err
+    assert "GPU-a is still held" in capsys.readouterr().err
     assert list(held.read()) == ["GPU-a"]
 
 

@@ -66,10 +66,10 @@ def test_old_records_go_and_the_rest_verifies_from_a_signed_anchor(
     out = capsys.readouterr().out
     assert f"{WRITER}: 3 records fit together after a purge of 2, signed; the last hash" in out
     assert run(tmp_path, "verify", key=None) == 0
-    assert "after a purge of 2, whose signature was not checked" in capsys.readouterr().out
+    assert "after a purge of 2, whose signature was not verified" in capsys.readouterr().out
     assert run(tmp_path, "purge", "--before", "2026-03-07") == 0
     assert run(tmp_path, "purge", "--before", "2026-03-07") == 0
-    assert "No record is that old." in capsys.readouterr().out
+    assert "No records found before this date." in capsys.readouterr().out
     assert numbers(ledger) == [(WRITER, 4), (WRITER, 5), (OTHER, 1)]
     assert run(tmp_path, "verify") == 0
 
@@ -143,7 +143,7 @@ def test_what_was_changed_after_a_purge_is_found_and_no_purge_hides_it(
     assert run(tmp_path, "verify") == 1
     assert want in capsys.readouterr().out
     assert run(tmp_path, "purge", "--before", "2026-03-08") == 1
-    assert "Nothing was deleted" in capsys.readouterr().out
+    assert "No records were deleted" in capsys.readouterr().out
     assert numbers(ledger) == before
 
 
@@ -158,9 +158,11 @@ def test_another_key_did_not_sign_the_anchor(
 @pytest.mark.parametrize(
     ("before", "key", "want"),
     [
-        pytest.param("2026-03-06", None, "what a purge leaves is signed", id="no key"),
+        pytest.param("2026-03-06", None, "is required for signing the purged log", id="no key"),
         pytest.param("2026-03-06", "short", "has too short a key", id="a short key"),
-        pytest.param("2999-01-01", "a key of the platform team", "is in the future", id="future"),
+        pytest.param(
+            "2999-01-01", "a key of the platform team", "must not be in the future", id="future"
+        ),
         pytest.param("6 March", "a key of the platform team", "is not a date", id="no day"),
     ],
 )

@@ -53,7 +53,7 @@ def test_json_has_what_the_list_has_and_show_explains_one(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(["show", "spot-00000000"], "is not known in this period", id="no such id"),
+        pytest.param(["show", "spot-00000000"], "was not found in this period", id="no such id"),
         pytest.param(["--day", "yesterday"], "day is not a date", id="a day that is none"),
     ],
 )

@@ -41,7 +41,7 @@ def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 def test_a_line_of_text_is_enough(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan("fine-tune a 7B model with LoRA") == 0
     printed = capsys.readouterr().out
-    assert "Understood: a model with 7B parameters; the method lora" in printed
+    assert "Recognized: a model with 7B parameters; the method lora" in printed
     assert "Assumed: arithmetic in bf16" in printed
     assert "2 B x 7B parameters" in printed
     assert "NoFastUnits: aws t4.1x us-east-1 on-demand: a t4 does not compute in bf16" in printed
@@ -84,7 +84,7 @@ def test_what_is_not_known_of_prices_is_said(
     assert plan("fine-tune a 7B model with LoRA", "--prices", str(sheet)) == 0
     printed = capsys.readouterr().out
     assert "UnknownPrice: aws c.8x us-east-1 on-demand: has no price with a source" in printed
-    assert "The catalog has no spot price for b.8x: a refresh may add it." in printed
+    assert "No spot price found in the catalog for b.8x." in printed
     assert plan("fine-tune a 7B model with LoRA", "--prices", str(sheet), "--json") == 0
     found = document(capsys)
     assert found["types_without_spot_price"] == ["b.8x"]
@@ -216,8 +216,10 @@ def test_the_speed_is_learned_from_a_deployments_runs(
 @pytest.mark.parametrize(
     ("arguments", "want_message"),
     [
-        pytest.param(["--deployment", "train/gpu"], "deployment has no effect alone", id="alone"),
-        pytest.param(["--amount-each", "1M"], "amount-each has no effect alone", id="each"),
+        pytest.param(
+            ["--deployment", "train/gpu"], "deployment cannot be used on its own", id="alone"
+        ),
+        pytest.param(["--amount-each", "1M"], "amount-each cannot be used on its own", id="each"),
         pytest.param(
             ["--deployment", "train/gpu", "--observed", "t4:1:5"], "alternatives", id="both"
         ),

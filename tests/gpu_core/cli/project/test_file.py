@@ -149,7 +149,7 @@ def checked(tmp_path, monkeypatch):
         ),
         pytest.param(
             deployment(more="sla: [{name: a, severity: high, duration: 10}]"),
-            ["sla is for Prefect Cloud only"],
+            ["sla is only supported by Prefect Cloud"],
             id="a service level, which only Prefect Cloud has",
         ),
         pytest.param(
@@ -159,7 +159,7 @@ def checked(tmp_path, monkeypatch):
         ),
         pytest.param(
             deployment().replace("name: train\n", "name: train/it\n"),
-            ["name has a character that Prefect refuses", "train/it"],
+            ["name contains an invalid character", "train/it"],
             id="a name with a slash",
         ),
         pytest.param(
@@ -178,7 +178,9 @@ def checked(tmp_path, monkeypatch):
             id="a misspelt name",
         ),
         pytest.param(
-            deployment(variables="{3: 4}"), ["job_variables.3 has a name that is not"], id="number"
+            deployment(variables="{3: 4}"),
+            ["job_variables.3 contains a name that is not"],
+            id="number",
         ),
         pytest.param(
             deployment(queue="[low]"),
@@ -195,13 +197,13 @@ def checked(tmp_path, monkeypatch):
         ),
         pytest.param(
             deployment().replace("train.py:train", "trian.py:train"),
-            ["entrypoint names a file that does not exist: trian.py",
+            ["entrypoint refers to a file that does not exist: trian.py",
              "did you mean 'train.py:train'?"],
             id="no such file",
         ),
         pytest.param(
             deployment().replace("train.py:train", "train.py:trian"),
-            ["entrypoint names no function of train.py", "'train'"],
+            ["entrypoint does not refer to a function in train.py", "'train'"],
             id="no such function",
         ),
         pytest.param(
@@ -211,23 +213,23 @@ def checked(tmp_path, monkeypatch):
         ),
         pytest.param(
             deployment().replace("train.py:train", "'train.train:'"),
-            ["entrypoint names no function"],
+            ["entrypoint does not specify a function"],
             id="no function of a module",
         ),
         pytest.param(
             deployment(variables="{image: train:1}"),
-            ["job_variables.image needs a pool of type gpu-kubernetes",
+            ["job_variables.image requires a pool of type gpu-kubernetes",
              "the pool 'gpu' is of type gpu-process"],
             id="an image on a pool of processes",
         ),
         pytest.param(
             deployment(variables="{container_command: nvidia-smi}"),
-            ["job_variables.container_command needs a pool of type gpu-kubernetes"],
+            ["job_variables.container_command requires a pool of type gpu-kubernetes"],
             id="a container on a pool of processes",
         ),
         pytest.param(
             deployment().replace("train.py:train", "run_container.py:run_container"),
-            ["entrypoint stands for a container, which needs a pool of type gpu-kubernetes"],
+            ["entrypoint represents a container and requires a pool of type gpu-kubernetes"],
             id="the flow of containers on a pool of processes",
         ),
         pytest.param(
@@ -252,7 +254,7 @@ def checked(tmp_path, monkeypatch):
         ),
         pytest.param(
             deployment() + deployment().removeprefix("\ndeployments:\n"),
-            ["name is used twice for the same flow", "deployments[0]"],
+            ["name must be unique for each flow", "deployments[0]"],
             id="one name twice",
         ),
     ],

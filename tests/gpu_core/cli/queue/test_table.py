@@ -95,7 +95,7 @@ def test_a_run_that_must_stop_says_why_and_by_when():
 
 def test_an_unpriced_run_is_not_free():
     text = "\n".join(holding(accrued_micro_usd=None))
-    assert "$0 so far, and an unknown part without a price" in text.replace("$0.00", "$0")
+    assert "$0 so far, excluding resources without a price" in text.replace("$0.00", "$0")
     assert "unpriced" in text
 
 

@@ -13,7 +13,7 @@ from gpu_core.testing.builders.attempts import at, make_attempt, make_run
         pytest.param({}, ("all", "$2.00"), id="all runs have a price"),
         pytest.param(
             {"price_micro_usd_per_gpu_hour": None},
-            ("all with a price", "$1.00"),
+            ("all with a known price", "$1.00"),
             id="one has none: the others still have a sum",
         ),
     ],

@@ -36,7 +36,7 @@ def test_the_environment_has_it_unless_an_option_says_otherwise(monkeypatch):
 def test_who_gives_a_password_as_an_argument_learns_of_the_file(capsys):
     assert given("--ledger-url", URL) == URL
     warning = capsys.readouterr().err
-    assert "--ledger-url-file and PREFECT_GPU_LEDGER_URL keep it hidden" in warning
+    assert "Use --ledger-url-file or PREFECT_GPU_LEDGER_URL instead" in warning
     assert "secret" not in warning
     given("--ledger-url", "sqlite:////ledger.db")
     assert capsys.readouterr().err == ""
@@ -47,7 +47,7 @@ def test_who_gives_a_password_as_an_argument_learns_of_the_file(capsys):
     [
         (None, "cannot be read: No such file or directory"),
         (b" \n", "is empty"),
-        (b"\xff\xfe", "cannot be read: it is not text"),
+        (b"\xff\xfe", "cannot be read: the file is not valid UTF-8"),
     ],
 )
 def test_a_file_without_it_is_refused(content, want, tmp_path):

@@ -81,7 +81,7 @@ def _why(why: Decomposition) -> str:
 
 def _where(why: Decomposition) -> list[str]:
     places = [f"{escaped(str(scope))} ({percent}%)" for scope, percent in where_most(why)]
-    return [f"Where: {', '.join(places)}."] if places else []
+    return [f"Affected: {', '.join(places)}."] if places else []
 
 
 def _behind(cause: RootCause) -> str:
