@@ -210,9 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except CycloptsError as error:
         mistake = usage_error(error, _first_example(apps[-1])).mistakes[0]
-        return _refused(
-            program, (*mistake, f"for more information, see `{program} --help`"), code=WRONG_INPUT
-        )
+        return _refused(program, (*mistake, f"see `{program} --help`"), code=WRONG_INPUT)
     except InvalidInput as error:
         return _refused(program, *_with_options(error, apps[-1]).mistakes, code=WRONG_INPUT)
     except GpuSchedulingError as error:

@@ -175,7 +175,7 @@ def test_a_paused_pool_and_a_broken_policy_are_said_and_nothing_is_lost(
     assert f"1 run of pool '{pool.name}' waits." in shown
     assert "PoolPaused: " in shown
     log = pool.worker_log()
-    assert log.count(f"Resume it: {resume}") == 1
+    assert log.count(f"To resume it, run: {resume}") == 1
     assert log.count("Failed to load policy file; using the last valid version") == 1
 
     pool.policy_path.write_text(POLICY)
@@ -196,8 +196,9 @@ def test_a_worker_of_another_type_is_named_with_what_it_started(pool, journal, c
     )
     ours = f"prefect worker start --pool {pool.name} --type gpu-process"
     wait_for(lambda: "type 'process'" in notices_of(pool, capsys), "the line names the worker")
-    assert f"No gpu-process worker of this pool is online. Start one: {ours}" in notices_of(
-        pool, capsys
+    assert (
+        f"No gpu-process worker is online for this work pool. To start a worker, run: {ours}"
+        in notices_of(pool, capsys)
     )
 
     pool.start_worker()
@@ -207,7 +208,7 @@ def test_a_worker_of_another_type_is_named_with_what_it_started(pool, journal, c
         ),
         "its page says what started it",
     )
-    assert pool.worker_log().count("starts runs of this pool and gives them no GPUs") == 1
+    assert pool.worker_log().count("starts runs in this pool without allocating GPUs") == 1
     assert "No gpu-process worker" not in notices_of(pool, capsys)
 
 

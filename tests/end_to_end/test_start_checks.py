@@ -51,5 +51,5 @@ def test_each_mistake_is_said_in_one_go_and_changes_nothing(pool):
     assert f"{prefix}CAPACITY_TYPE is not one of the choices" in said["a setting"]
     assert "ledger url is not a database address" in said["a ledger"]
     assert PASSWORD not in said["a ledger"]
-    assert "PREFECT_API_URL has no http:// or https:// in front" in said["an API without http"]
+    assert "PREFECT_API_URL must start with http:// or https://" in said["an API without http"]
     assert "did you mean 'http://localhost:4200/api'?" in said["an API without http"]

@@ -103,7 +103,7 @@ def test_a_parameter_of_an_experiment(make: Callable[[], object], want_message: 
             "PREFECT_API_URL",
             "localhost:4200",
             ["queue"],
-            "PREFECT_API_URL has no http:// or https:// in front (got 'localhost:4200')",
+            "PREFECT_API_URL must start with http:// or https:// (got 'localhost:4200')",
             id="an address without its scheme",
         ),
     ],

@@ -37,7 +37,7 @@ def clock_findings(readings: Iterable[ClockReading]) -> Iterator[Finding]:
     """How far is each clock from this machine's?"""
     for reading in readings:
         if reading.theirs is None:
-            yield unknown("clocks.skew", f"{reading.name} does not report its time")
+            yield unknown("clocks.skew", f"{reading.name} did not report its current time")
             continue
         skew_s = (reading.theirs - reading.ours).total_seconds()
         # A deviation within the error of the reading counts as none.
@@ -55,4 +55,4 @@ def clock_findings(readings: Iterable[ClockReading]) -> Iterator[Finding]:
             yield ok("clocks.skew", f"{reading.name} and this machine differ by {shown}")
 
 
-_REMEDY = "let both follow a time server (chrony, systemd-timesyncd)"
+_REMEDY = "please synchronize both clocks with a time server (e.g. chrony or systemd-timesyncd)"

@@ -71,7 +71,7 @@ def lease_findings(
         (lease,) = held
         own = Installation(cluster=cluster or "", namespace=lease.namespace)
         acts = claim is None or cluster is None or claim.installation == own
-        does = "acts" if acts else "has the lease and is on standby"
+        does = "acts" if acts else "holds the lease and is on standby"
         yield ok(
             "lease.holder",
             f"{lease.holder} {does}, renewed {max(0.0, lease.age_s(now) or 0.0):.0f} s ago, "
@@ -80,7 +80,7 @@ def lease_findings(
     elif ours:
         yield _not_held(pool, ours[0], now)
     else:
-        text = f"no lease {name} in {where}: no worker of this pool has acted yet"
+        text = f"Lease {name} not found in {where}. No worker of this pool has become active yet"
         yield unknown("lease.holder", text, worker_command(pool, "gpu-kubernetes"))
     yield from _others(name, leases, ours, now)
 
@@ -90,13 +90,15 @@ def _several(pool: str, held: Sequence[SeenLease], claim: PoolClaim | None) -> F
     if claim is None:
         return failed(
             "lease.holder",
-            f"{len(held)} workers act for pool {pool!r}: {places}; each starts its runs",
-            "set the same PREFECT_INTEGRATIONS_GPU_KUBERNETES_NAMESPACE for all of them",
+            f"{len(held)} workers are active for pool {pool!r}: {places}. This causes runs to be "
+            "started more than once",
+            "please set PREFECT_INTEGRATIONS_GPU_KUBERNETES_NAMESPACE to the same value for all "
+            "workers",
         )
     return warning(
         "lease.holder",
-        f"{len(held)} installations of pool {pool!r} have a lease each: {places}; "
-        f"the one in {claim.installation.namespace} acts",
+        f"{len(held)} installations of pool {pool!r} hold a lease: {places}. The installation in "
+        f"{claim.installation.namespace} is active",
         CHOOSE,
     )
 
@@ -117,8 +119,8 @@ def installation_finding(
     text = f"{who_acts(claim, own)}, renewed {age_s:,.0f} s ago"
     details = (f"worker: {claim.holder}", f"renewals: {claim.renewals}")
     if age_s > DURATION_S:
-        text += f"; after {DURATION_S} s without renewal another installation may act"
-        return warning("lease.installation", text, "read the log of its worker", details)
+        text += f". Another installation may take over {DURATION_S}s after the last renewal"
+        return warning("lease.installation", text, "please check the logs of its worker", details)
     is_other = cluster is not None and there.cluster != cluster
     if is_other or (namespace is not None and there.namespace != namespace):
         return warning("lease.installation", text, CHOOSE, details)
@@ -140,7 +142,7 @@ def ledgers_finding(
     if in_prefect.installation == claim.installation or age_s > DURATION_S:
         return None
     own = None if cluster is None else Installation(cluster=cluster, namespace="")
-    text = f"{who_acts(in_prefect, own)}, with another ledger than this one"
+    text = f"{who_acts(in_prefect, own)}, using a different ledger"
     return failed("lease.ledgers", text, f"{OTHER_LEDGER}; {CHOOSE}")
 
 
@@ -148,13 +150,16 @@ def _not_held(pool: str, lease: SeenLease, now: datetime) -> Finding:
     age_s = lease.age_s(now)
     start = worker_command(pool, "gpu-kubernetes")
     if lease.holder is None or age_s is None:
-        text = f"no worker holds the lease {lease.name} in {lease.namespace}: no worker acts"
+        text = (
+            f"The lease {lease.name} in {lease.namespace} is not held by any worker, so no "
+            "worker is active"
+        )
         return failed("lease.holder", text, start)
     return failed(
         "lease.holder",
         f"{lease.holder} has not renewed the lease in {lease.namespace} for {age_s:,.0f} s "
-        f"(it counts for {lease.duration_s} s): no worker acts",
-        f"read that worker's log, or start one: {start}",
+        f"(lease duration: {lease.duration_s}s), so no worker is active",
+        f"please check the logs of this worker or start a new one with: {start}",
     )
 
 
@@ -168,7 +173,8 @@ def _others(
         same = " in the same namespace" if lease.namespace in places else ""
         yield warning(
             "lease.others",
-            f"{lease.holder} acts for another pool{same} ({lease.namespace}/{lease.name}): "
-            "its pods count as those of other users",
-            "give each pool its own nodes in its template, or use one pool with several queues",
+            f"{lease.holder} acts for another pool{same} ({lease.namespace}/{lease.name}), so "
+            "its pods are treated as pods of other users",
+            "please assign separate nodes to each pool in its template, or use a single pool "
+            "with several queues",
         )

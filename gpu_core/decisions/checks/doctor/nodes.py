@@ -64,22 +64,25 @@ def node_findings(nodes: Sequence[SeenNode], *, may_add: bool) -> Iterator[Findi
     if total:
         yield ok("nodes.gpus", f"{counted}: {kinds}{rest}")
     elif may_add:
-        yield ok("nodes.gpus", f"no GPU is there now{rest}; the provisioner may add nodes")
+        yield ok("nodes.gpus", f"No GPUs found{rest}; nodes can be added by the provisioner")
     else:
         yield failed(
             "nodes.gpus",
-            f"no GPU can be used{rest}",
-            "add GPU nodes with NVIDIA's device plugin, or see the lines below",
+            f"No usable GPUs found{rest}",
+            "please add GPU nodes with the NVIDIA device plugin installed, or see the findings "
+            "below",
         )
     troubles = [line for node in nodes for line in _troubles(node)]
     yield from troubles[:_MOST_LINES]
     if len(troubles) > _MOST_LINES:
-        yield warning("nodes.unused", f"{len(troubles) - _MOST_LINES} more nodes are not used")
+        yield warning(
+            "nodes.unused", f"{len(troubles) - _MOST_LINES} more nodes excluded from scheduling"
+        )
 
 
 def _troubles(node: SeenNode) -> Iterator[Finding]:
     if node.error is not None:
-        yield warning("nodes.unused", f"node {node.name} cannot be read: {node.error}")
+        yield warning("nodes.unused", f"Failed to read node {node.name}: {node.error}")
         return
     facts = node.facts
     if facts is None:
@@ -88,11 +91,11 @@ def _troubles(node: SeenNode) -> Iterator[Finding]:
     if not node.is_admitted:
         yield warning(
             "nodes.unused",
-            f"node {node.name}, {gpus}: the pool's base job template keeps pods off it",
-            "change its nodeSelector or affinity in the template",
+            f"node {node.name} ({gpus}) is excluded by the base job template of the pool",
+            "please check the nodeSelector and affinity in the template",
         )
     elif facts.blocked_by:
-        remedy = "correct the policy's section kubernetes" if facts.unusable else None
+        remedy = "please check the `kubernetes` section of the policy" if facts.unusable else None
         why = "; ".join(facts.blocked_by)
         yield warning("nodes.unused", f"node {node.name}, {gpus}: {why}", remedy)
     elif facts.contradictions:
@@ -100,13 +103,14 @@ def _troubles(node: SeenNode) -> Iterator[Finding]:
         yield warning(
             "nodes.sharing",
             f"node {node.name}: {why}",
-            "its own labels and resources count; correct the policy",
+            "the node's labels and resources take precedence. Please update the policy",
         )
     elif facts.node.gpu_type == _UNKNOWN_TYPE:
         yield warning(
             "nodes.gpu-type",
-            f"node {node.name}, {gpus}: no label names their type",
-            "install GPU Feature Discovery, or name a label in kubernetes.gpu_type_labels",
+            f"node {node.name} ({gpus}) does not have a GPU type label",
+            "please install GPU Feature Discovery or specify a label in "
+            "`kubernetes.gpu_type_labels`",
         )
     elif node.held:
         yield _held_finding(facts.node, node.held)
@@ -114,15 +118,15 @@ def _troubles(node: SeenNode) -> Iterator[Finding]:
         broken = count(len(facts.node.unhealthy_gpu_ids), "GPU")
         yield warning(
             "nodes.unused",
-            f"node {node.name}: {broken} of {len(facts.node.gpu_ids)} withdrawn by its device "
-            "plugin",
-            "read the log of the device plugin on that node",
+            f"node {node.name}: {broken} of {len(facts.node.gpu_ids)} reported as unhealthy by "
+            "the device plugin",
+            "please check the device plugin logs on this node",
         )
 
 
 def _held_finding(node: Node, held: Sequence[HeldGpu]) -> Finding:
     others = withheld_gpus(node)
-    rest = f"; its other {count(others, 'GPU')} may idle until it is withdrawn" if others else ""
+    rest = f"; {count(others, 'other GPU')} may remain idle until it is withdrawn" if others else ""
     why = "; ".join(f"{gpu.gpu_id} is held: {gpu.reason}" for gpu in held)
     return warning(
         "nodes.held",
@@ -145,27 +149,32 @@ def node_pool_findings(
         if is_wanted:
             yield failed(
                 check,
-                "the policy's provisioner is karpenter, and the cluster serves no NodePools",
-                "install Karpenter v1, or set kubernetes.provisioner to fixed",
+                "The provisioner in the policy is karpenter, but no NodePool resources are "
+                "available in the cluster",
+                "please install Karpenter v1 or set `kubernetes.provisioner` to fixed",
             )
         return
     if offers and not is_wanted:
         yield warning(
             check,
-            f"{count(len(offers), 'NodePool')}, not planned with: the policy's provisioner is "
-            f"{provisioner.value}",
-            "set kubernetes.provisioner to karpenter",
+            f"{count(len(offers), 'NodePool')} found but not used, because the provisioner in the "
+            f"policy is {provisioner.value}",
+            "to use them, set `kubernetes.provisioner` to karpenter",
         )
         return
     if is_wanted and not offers:
-        yield warning(check, "there is no NodePool: nothing is added", "create a NodePool")
+        yield warning(
+            check, "No NodePools found, so no nodes can be added", "please create a NodePool"
+        )
     for name, offer in sorted(offers.items()):
         yield from _offer_findings(name, offer)
 
 
 def _offer_findings(name: str, offer: NodePoolOffer) -> Iterator[Finding]:
     if offer.refusals:
-        yield warning("node-pools.offer", f"{name} adds no nodes: {'; '.join(offer.refusals)}")
+        yield warning(
+            "node-pools.offer", f"NodePool {name} cannot add nodes: {'; '.join(offer.refusals)}"
+        )
         return
     kinds = [
         f"{kind.max_nodes} x {kind.gpus_per_node} {kind.gpu_type} {kind.capacity_type}"

@@ -31,7 +31,7 @@ def missing_pool_finding(pool: str, known: Collection[str], worker_type: str | N
     meant = nearest_name(pool, known)
     return failed(
         "prefect.pool",
-        f"there is no work pool {pool!r} on this server"
+        f"Work pool {pool!r} not found on this server"
         + ("" if meant is None else f"; did you mean {meant!r}?")
         + f"; its GPU pools: {listed(known)}",
         setup_command(pool, worker_type or OUR_TYPES[0]),
@@ -55,9 +55,9 @@ def unnamed_pool_finding(known: Collection[str], worker_type: str | None) -> Fin
         return missing_pool_finding(DEFAULT_POOL, known, worker_type)
     return unknown(
         "prefect.pool",
-        f"{count(len(known), 'GPU pool')}: {listed(known)}; template, queues, workers and lease "
-        "are those of one pool and are not checked",
-        f"name one: prefect-gpu doctor --pool {quote(min(known))}",
+        f"Found {count(len(known), 'GPU pool')}: {listed(known)}. Skipping checks of the "
+        "template, queues, workers and lease, because no pool was specified",
+        f"to specify a pool, run: prefect-gpu doctor --pool {quote(min(known))}",
     )
 
 
@@ -75,7 +75,8 @@ def pool_findings(
             "prefect.pool",
             f"work pool {status.name!r} is of type {status.worker_type!r}, "
             f"not {' or '.join(allowed)}",
-            f"choose another with --pool, or make one: {setup_command('NAME', allowed[0])}",
+            "please specify a different pool with --pool or create one with: "
+            f"{setup_command('NAME', allowed[0])}",
         )
         return
     yield ok("prefect.pool", f"work pool {status.name!r} of type {status.worker_type}")
@@ -93,18 +94,19 @@ def _queue_findings(status: PoolStatus, priorities: Collection[str]) -> Iterator
     if missing:
         yield warning(
             "prefect.queues",
-            f"the pool lacks {count(len(missing), 'queue')} of the policy: {', '.join(missing)}",
+            f"{count(len(missing), 'queue')} defined in the policy not found in the pool: "
+            f"{', '.join(missing)}",
             setup_command(status.name, status.worker_type),
         )
     if others:
         yield warning(
             "prefect.queues",
-            f"the policy does not know {count(len(others), 'queue')} of the pool: "
-            f"{', '.join(others)}; runs there are held with UnknownQueue",
-            "add them to priorities in the policy",
+            f"{count(len(others), 'queue')} not defined in the policy: {', '.join(others)}. Runs "
+            "in these queues will be held with reason UnknownQueue",
+            "please add them to `priorities` in the policy",
         )
     if not missing and not others:
-        yield ok("prefect.queues", f"{count(len(names), 'queue')}, all known to the policy")
+        yield ok("prefect.queues", f"{count(len(names), 'queue')} found, all defined in the policy")
 
 
 def heartbeat_findings(
@@ -124,12 +126,13 @@ def heartbeat_findings(
     if last is not None and last.seen_at is not None:
         yield unknown(
             "prefect.heartbeat",
-            f"the last heartbeat was that of worker {last.name}, {_ago(last, now)}",
-            f"read its log, then: {worker_command(pool, worker_type)}",
+            f"No online workers found. The last heartbeat was sent by worker {last.name} "
+            f"({_ago(last, now)})",
+            f"please check its logs and start it again with: {worker_command(pool, worker_type)}",
         )
 
 
 def _ago(worker: Heartbeat, now: datetime) -> str:
     if worker.seen_at is None:
-        return "no heartbeat yet"
+        return "no heartbeat received"
     return f"{max(0, round((now - worker.seen_at).total_seconds())):,} s ago"

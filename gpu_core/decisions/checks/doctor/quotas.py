@@ -29,7 +29,10 @@ def quota_findings(
     for quota in (*quotas.teams.values(), *quotas.cohorts.values()):
         for flavor, gpus_milli in (quota.nominal_quota_milli or {}).items():
             milli[flavor.partition("/")[0]] += gpus_milli
-    remedy = "lower them, or add nodes: prefect-gpu check shows the rest of the policy"
+    remedy = (
+        "please reduce the quotas or add nodes. To validate the entire policy, run prefect-gpu "
+        "check"
+    )
     for gpu_type in sorted(milli.keys() - {ANY}) if gpus_by_type else ():
         there = gpus_by_type.get(gpu_type, 0)
         if milli[gpu_type] > there * WHOLE_GPU_MILLI:

@@ -11,7 +11,7 @@ from gpu_core.decisions.model.units import count
 # The worker continues without them, and says what runs lack.
 _CAN_DO_WITHOUT = frozenset({"pods/log", "events"})
 
-_GRANT = "grant it as the Helm chart does (docs/kubernetes.md)"
+_GRANT = "please grant this permission in the same way as the Helm chart (see docs/kubernetes.md)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +64,15 @@ def rights_findings(
             _GRANT if release is None else right_remedy(release, answer.right, answer.namespace),
         )
     if any(answer.is_allowed is None for answer in asked):
-        yield unknown("rights.review", f"the cluster does not list all rights of {who}")
+        yield unknown("rights.review", f"Unable to list all permissions of {who}")
     details = [str(answer) for answer in asked]
     has = "has" if user else "have"
     yield ok("rights.granted", f"{who} {has} {granted} of {count(len(asked), 'right')}", details)
     if not is_workers:
         yield unknown(
             "rights.worker",
-            f"these are the rights of {who}, not the worker's",
-            "ask for the worker's with --service-account NAMESPACE/NAME",
+            f"these are the permissions of {who}, not those of the worker",
+            "to check the permissions of the worker, use --service-account NAMESPACE/NAME",
         )
 
 
@@ -81,6 +81,7 @@ def missing_account(service_account: str) -> Finding:
     namespace, _, name = service_account.partition("/")
     return failed(
         "rights.worker",
-        f"there is no ServiceAccount {name} in namespace {namespace}",
-        "correct --service-account, or install the Helm chart (docs/kubernetes.md)",
+        f"ServiceAccount {name} not found in namespace {namespace}",
+        "please check the value of --service-account or install the Helm chart (see "
+        "docs/kubernetes.md)",
     )

@@ -30,15 +30,15 @@ def store_finding(probe: StoreProbe) -> Finding:
     """Can runs save their checkpoints?"""
     check = "store.checkpoints"
     if not probe.is_there:
-        return ok(check, f"{probe.uri} is not there yet; the first run makes it")
+        return ok(check, f"{probe.uri} does not exist yet and will be created by the first run")
     free = probe.free_bytes
     took = f"written, read and deleted in {probe.took_s:.2f} s"
     if free is not None and free < probe.first_save_bytes:
         return failed(
             check,
-            f"{probe.uri} has {format_bytes(free)} free, and a first save needs "
-            f"{format_bytes(probe.first_save_bytes)}",
-            "delete checkpoints of finished runs, or name a larger store",
+            f"{probe.uri} has {format_bytes(free)} of free space, but the first checkpoint "
+            f"requires {format_bytes(probe.first_save_bytes)}",
+            "please delete the checkpoints of finished runs or use a larger store",
         )
     room = "" if free is None else f", {format_bytes(free)} free"
     return ok(check, f"{probe.uri}: {took}{room}")
@@ -68,27 +68,27 @@ def ledger_findings(probe: LedgerProbe) -> Iterator[Finding]:
     if probe.version is None:
         yield unknown(
             check,
-            f"{probe.address} has no tables yet: no worker has written to it",
-            "start the worker, which makes them",
+            f"{probe.address} has not been initialized by a worker yet",
+            "to create the tables, start the worker",
         )
         return
     if probe.version == probe.newest:
-        yield ok(check, f"{probe.address}: tables of version {probe.version}, the newest")
+        yield ok(check, f"{probe.address}: schema version {probe.version} (latest)")
     elif probe.is_known:
         yield warning(
             check,
-            f"{probe.address}: tables of version {probe.version}, behind {probe.newest}",
-            "restart the worker with this version, which upgrades them",
+            f"{probe.address}: schema version {probe.version} is older than {probe.newest}",
+            "to upgrade the schema, restart the worker with this version",
         )
     else:
         yield failed(
             check,
-            f"{probe.address}: tables of version {probe.version}, ahead of {probe.newest}",
-            "upgrade prefect-gpu here and in the worker",
+            f"{probe.address}: schema version {probe.version} is newer than {probe.newest}",
+            "please upgrade prefect-gpu on this machine and in the worker",
         )
-    text = f"one query takes {probe.latency_s * 1000:,.0f} ms"
+    text = f"query latency: {probe.latency_s * 1000:,.0f}ms"
     if probe.latency_s > _SLOW_S:
-        yield warning("ledger.latency", text, "bring the database nearer to the worker")
+        yield warning("ledger.latency", text, "please run the database closer to the worker")
     else:
         yield ok("ledger.latency", text)
     if probe.clock is not None:
@@ -120,13 +120,14 @@ def mlflow_finding(probe: MlflowProbe) -> Finding:
     if probe.status in (401, 403):
         return failed(
             check,
-            f"{probe.address} refuses {who} (HTTP status {probe.status})",
-            "give prefect-gpu setup --mlflow-uri with user and password, or --mlflow-token-file",
+            f"{probe.address} rejected a request with {who} (HTTP status {probe.status})",
+            "please provide credentials with prefect-gpu setup --mlflow-uri or --mlflow-token-file",
         )
     return failed(
         check,
-        f"{probe.address} answers with HTTP status {probe.status}: it may not be MLflow",
-        "correct the address: prefect-gpu setup --mlflow-uri",
+        f"{probe.address} returned an unexpected response (HTTP status {probe.status}) and may "
+        "not be an MLflow server",
+        "please check the address and update it with prefect-gpu setup --mlflow-uri",
     )
 
 
@@ -148,14 +149,17 @@ def machine_findings(gpus: tuple[SeenGpu, ...], virtual_gpus: int, users: int) -
         users: Processes that compute on the machine's GPUs now.
     """
     if virtual_gpus:
-        real = f"; its {count(len(gpus), 'real GPU')} are not used" if gpus else ""
-        yield ok("gpus.virtual", f"{count(virtual_gpus, 'virtual GPU')} by the policy{real}")
+        real = f"; {count(len(gpus), 'physical GPU')} not used" if gpus else ""
+        yield ok(
+            "gpus.virtual", f"{count(virtual_gpus, 'virtual GPU')} defined in the policy{real}"
+        )
         return
     if not gpus:
         yield failed(
             "gpus.nvml",
-            "this machine has no NVIDIA GPU that its driver lists",
-            "install the driver (nvidia-smi must list GPUs), or set virtual_gpus in the policy",
+            "No NVIDIA GPUs found on this machine",
+            "please ensure that the driver is installed and that nvidia-smi lists the GPUs, or "
+            "set `virtual_gpus` in the policy",
         )
         return
     details = [
@@ -168,6 +172,6 @@ def machine_findings(gpus: tuple[SeenGpu, ...], virtual_gpus: int, users: int) -
     if mig:
         yield warning(
             "gpus.mig",
-            f"{count(mig, 'GPU')} in MIG mode: a gpu-process worker gives whole GPUs only",
-            "nvidia-smi -mig 0, or use a gpu-kubernetes pool",
+            f"{count(mig, 'GPU')} in MIG mode, which is not supported by gpu-process workers",
+            "please disable MIG mode with `nvidia-smi -mig 0` or use a gpu-kubernetes pool",
         )

@@ -25,9 +25,9 @@ def drift_findings(
     if missing:
         yield warning(
             "template.variables",
-            f"the pool's form lacks {count(len(missing), 'job variable')} of this version: "
+            f"{count(len(missing), 'job variable')} missing from the base job template: "
             f"{', '.join(missing)}",
-            f"{setup_command(pool, worker_type)} adds them",
+            f"to add them, run: {setup_command(pool, worker_type)}",
         )
     changed = sorted(
         name for name in ours.keys() & theirs.keys() if _form(ours[name]) != _form(theirs[name])
@@ -35,9 +35,10 @@ def drift_findings(
     if changed:
         yield warning(
             "template.variables",
-            f"{count(len(changed), 'job variable')} of another form than in this version: "
+            f"{count(len(changed), 'job variable')} different from this version: "
             f"{', '.join(changed)}",
-            "setup keeps them; a new pool has the new form",
+            "these changes are preserved by prefect-gpu setup. To use the new definitions, "
+            "create a new pool",
         )
     edited = [
         f"default of {name}: {theirs[name].get('default')!r}"
@@ -50,9 +51,13 @@ def drift_findings(
         for path in _differing(current.get("job_configuration"), newest.get("job_configuration"))
     ]
     if edited:
-        yield ok("template.edits", f"{count(len(edited), 'edit')}, which setup keeps", edited)
+        yield ok(
+            "template.edits",
+            f"{count(len(edited), 'custom change')}, preserved by prefect-gpu setup",
+            edited,
+        )
     if not missing and not changed and not edited:
-        yield ok("template.variables", "as this version makes it")
+        yield ok("template.variables", "matches this version")
 
 
 def _properties(template: Mapping[str, Any]) -> Mapping[str, Any]:

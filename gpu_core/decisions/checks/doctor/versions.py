@@ -43,7 +43,7 @@ def package_findings(
         if not each.is_met:
             yield failed(
                 "versions.requirement",
-                f"{each.name} is {each.installed or 'not installed'}, and prefect-gpu needs "
+                f"{each.name} is {each.installed or 'not installed'}, but prefect-gpu requires "
                 f"{each.wanted or 'it'}",
                 f"pip install '{each.name}{each.wanted}'",
             )
@@ -64,15 +64,16 @@ def prefect_version_finding(client: str, server: str | None, *, is_cloud: bool) 
     if is_cloud:
         return ok(check, f"Prefect Cloud; the client is {client}")
     if server is None:
-        return unknown(check, f"the server does not say its version; the client is {client}")
+        return unknown(check, f"Unable to determine the server version (client version: {client})")
     here, there = _numbers(client), _numbers(server)
     if there[:2] < here[:2]:
         return warning(
             check,
-            f"the server is {server}, older than the client's {client}",
-            f"upgrade the server to {client}, or install prefect {server} here and in the workers",
+            f"The server version ({server}) is older than the client version ({client})",
+            f"please upgrade the server to {client}, or install prefect {server} on this machine "
+            "and in the workers",
         )
-    return ok(check, f"the server is {server}, the client {client}")
+    return ok(check, f"server version {server}, client version {client}")
 
 
 def kubernetes_version_findings(server: str, policy: str) -> Iterator[Finding]:
@@ -85,13 +86,17 @@ def kubernetes_version_findings(server: str, policy: str) -> Iterator[Finding]:
     check = "versions.kubernetes"
     found = _numbers(server)
     if len(found) < 2:
-        yield unknown(check, f"the API server says {server!r}, which is not a version")
+        yield unknown(check, f"The API server reported an invalid version: {server!r}")
         return
     shown = f"{found[0]}.{found[1]}"
-    remedy = f'set kubernetes.version: "{shown}" in the policy'
+    remedy = f'please set `kubernetes.version` to "{shown}" in the policy'
     if found[:2] < LEAST_KUBERNETES:
         least = ".".join(map(str, LEAST_KUBERNETES))
-        yield failed(check, f"Kubernetes is {server}, older than {least}", "upgrade the cluster")
+        yield failed(
+            check,
+            f"Kubernetes {server} is older than the minimum supported version {least}",
+            "please upgrade the cluster",
+        )
         return
     has, assumed = capabilities_of(server), capabilities_of(policy)
     too_much = _only_in(assumed, has)
@@ -99,18 +104,19 @@ def kubernetes_version_findings(server: str, policy: str) -> Iterator[Finding]:
     if too_much:
         yield failed(
             check,
-            f"Kubernetes is {server}, the policy says {policy}: the cluster drops "
-            f"{', '.join(too_much)} silently",
+            f"The policy specifies Kubernetes {policy}, but the cluster is running {server}, "
+            f"where the following fields are silently ignored: {', '.join(too_much)}",
             remedy,
         )
     elif unused:
         yield warning(
             check,
-            f"Kubernetes is {server}, the policy says {policy}: {', '.join(unused)} stay unused",
+            f"The policy specifies Kubernetes {policy}, but the cluster is running {server}. The "
+            f"following fields are not used: {', '.join(unused)}",
             remedy,
         )
     else:
-        yield ok(check, f"Kubernetes is {server}, the policy says {policy}")
+        yield ok(check, f"Kubernetes {server} (policy: {policy})")
 
 
 def _only_in(one: Capabilities, other: Capabilities) -> list[str]:

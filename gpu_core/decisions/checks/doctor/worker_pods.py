@@ -23,7 +23,9 @@ def worker_pod_findings(
     troubles = [trouble for pod in ours if (trouble := _trouble(pod)) is not None]
     yield from troubles
     if ours and not troubles:
-        yield ok(_CHECK, f"{count(len(ours), 'worker pod')}, none in trouble", map(_name, ours))
+        yield ok(
+            _CHECK, f"{count(len(ours), 'worker pod')}running without issues", map(_name, ours)
+        )
 
 
 def _trouble(pod: Mapping[str, Any]) -> Finding | None:
@@ -32,7 +34,7 @@ def _trouble(pod: Mapping[str, Any]) -> Finding | None:
         return None
     why, command = found
     remedy = f"kubectl -n {pod['metadata']['namespace']} {command} {pod['metadata']['name']}"
-    return failed(_CHECK, f"{_name(pod)} does not run: {why}", remedy)
+    return failed(_CHECK, f"{_name(pod)} is not running: {why}", remedy)
 
 
 def _name(pod: Mapping[str, Any]) -> str:
@@ -59,11 +61,11 @@ def _why_not(pod: Mapping[str, Any]) -> tuple[str, str] | None:
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return condition.get("message") or "no node takes it", "describe pod"
+            return condition.get("message") or "no suitable node found", "describe pod"
     for container in status.get("containerStatuses") or ():
         ended = _ended(container)
         if ended is not None:
-            return f"its last start ended with exit code {ended}", "logs"
+            return f"the last container exited with code {ended}", "logs"
         waiting = (container.get("state") or {}).get("waiting")
         if waiting and waiting.get("reason") not in _STARTING:
             reason, text = waiting.get("reason", "it waits"), waiting.get("message")

@@ -39,25 +39,25 @@ _RULES = (
         section="fair_share",
         keys=(),
         is_idle=_has_no_key(OrderKey.FAIR_SHARE),
-        why="ordering.keys has no fair-share",
+        why="`ordering.keys` does not contain fair-share",
     ),
     _Rule(
         section="ordering",
         keys=("aging_points_per_hour",),
         is_idle=_has_no_key(OrderKey.PRIORITY),
-        why="ordering.keys has no priority",
+        why="`ordering.keys` does not contain priority",
     ),
     _Rule(
         section="ordering",
         keys=("service_quantum_gpu_s", "service_levels"),
         is_idle=_has_no_key(OrderKey.LEAST_ATTAINED_SERVICE),
-        why="ordering.keys has no least-attained-service",
+        why="`ordering.keys` does not contain least-attained-service",
     ),
     _Rule(
         section="backfill",
         keys=("depth",),
         is_idle=lambda policy: policy.backfill.mode is not Backfill.CONSERVATIVE,
-        why="backfill.mode is not conservative",
+        why="`backfill.mode` is not conservative",
     ),
     _Rule(
         section="preemption",
@@ -71,33 +71,33 @@ _RULES = (
         is_idle=lambda policy: not (
             policy.preemption.enabled or policy.placement.consolidation.enabled
         ),
-        why="preemption.enabled is false and no run is moved",
+        why="`preemption.enabled` is false and consolidation is disabled",
     ),
     _Rule(
         section="preemption",
         keys=("spare_gpus",),
         is_idle=lambda policy: len({*policy.priorities.values()}) == 1,
-        why="all queues have the points of the highest priority",
+        why="all queues have the same priority",
     ),
     _Rule(
         section="placement.consolidation",
         keys=(),
         besides=("enabled",),
         is_idle=lambda policy: not policy.placement.consolidation.enabled,
-        why="placement.consolidation.enabled is false",
+        why="`placement.consolidation.enabled` is false",
     ),
     _Rule(
         section="scale",
         keys=("waiting_s", "utilisation", "queued", "idle_s"),
         is_idle=lambda policy: not policy.scale.offers
         and policy.kubernetes.provisioner is Provisioner.FIXED,
-        why="no nodes can be provisioned: scale.offers is empty",
+        why="`scale.offers` is empty, so that no nodes can be provisioned",
     ),
     _Rule(
         section="memory",
         keys=("max_divisor", "gpu_types", "max_cost_factor"),
         is_idle=lambda policy: policy.memory.action == "off",
-        why="memory.action is off",
+        why="`memory.action` is off",
     ),
 )  # fmt: skip
 
@@ -143,7 +143,7 @@ def _idle_keys(policy: Policy) -> Iterator[_Finding]:
                 call_default_factory=True, validated_data={}
             ):
                 alias = type(section).model_fields[key].alias or key
-                yield WITHOUT_EFFECT, f"{rule.section}.{alias}", f"has no effect, as {rule.why}"
+                yield WITHOUT_EFFECT, f"{rule.section}.{alias}", f"has no effect because {rule.why}"
 
 
 def _section(policy: Policy, path: str) -> Section:
@@ -161,12 +161,12 @@ def _no_preemption(policy: Policy) -> Iterator[_Finding]:
         yield (
             WITHOUT_EFFECT,
             "priorities",
-            "no run preempts another, as all queues have the same points",
+            "no runs will be preempted, because all queues have the same priority",
         )
 
 
-_NO_GPUS = "is 0, so that no run with GPUs ever starts"
-_NO_GPUS_OF_TEAM = "is 0, so that no run of the team with GPUs ever starts"
+_NO_GPUS = "is 0, which prevents all runs with GPUs from starting"
+_NO_GPUS_OF_TEAM = "is 0, which prevents all GPU runs of this team from starting"
 
 
 def _no_starts(policy: Policy) -> Iterator[_Finding]:
@@ -180,7 +180,7 @@ def _no_starts(policy: Policy) -> Iterator[_Finding]:
         yield (
             NOTHING_STARTS,
             "quotas.teams",
-            "is empty and unlisted is refused, so that no run with GPUs ever starts",
+            "is empty and `unlisted` is refused, which prevents all runs with GPUs from starting",
         )
     if quotas is not None:
         for name in sorted(quotas.teams):
@@ -198,5 +198,6 @@ def _no_starts_of_team(name: str, quotas: QuotaPolicy) -> Iterator[_Finding]:
         yield (
             NOTHING_STARTS,
             f"{path}.nominal_quota",
-            "is 0 and the team may not borrow, so that no run of it with GPUs ever starts",
+            "is 0 and the team is not allowed to borrow, which prevents all its GPU runs from "
+            "starting",
         )

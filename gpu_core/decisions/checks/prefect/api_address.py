@@ -30,7 +30,7 @@ def check_api_address(address: str | None) -> str:
             NAME,
             "is not set",
             allowed=_ALLOWED,
-            remedy="start a server with `prefect server start` in another terminal, then run "
+            remedy="to start a server, run `prefect server start` in another terminal, then run "
             f"`prefect config set {NAME}={EXAMPLE}`",
         )
     problem = _problem(address)
@@ -57,22 +57,22 @@ def unreachable(address: str, why: str) -> InvalidInput:
     if address.startswith("https:") and "WRONG_VERSION_NUMBER" in why.upper():
         return InvalidInput(
             NAME,
-            "is not answered with TLS",
+            "does not support TLS",
             got=address,
             nearest=f"http{address.removeprefix('https')}",
         )
     if "CERTIFICATE_VERIFY_FAILED" in why.upper():
         return InvalidInput(
             NAME,
-            "is answered with a certificate that cannot be verified",
+            "returned a certificate that could not be verified",
             got=address,
-            remedy="name the file of its authority in SSL_CERT_FILE",
+            remedy="please set SSL_CERT_FILE to the path of the CA certificate",
         )
     return InvalidInput(
         NAME,
         f"cannot be reached: {why}",
         got=address,
-        remedy="start the server with `prefect server start`, or correct the address with "
+        remedy="please start the server with `prefect server start` or change the address with "
         f"`prefect config set {NAME}=...`",
     )
 
@@ -94,14 +94,14 @@ def _problem(address: str) -> str | None:
         parts = urlsplit(address)
         port = parts.port
     except ValueError:
-        return "has a host or a port that cannot be"
+        return "contains an invalid host or port"
     if parts.scheme not in _SCHEMES:
-        return "has no http:// or https:// in front"
+        return "must start with http:// or https://"
     if not parts.hostname:
-        return "names no host"
+        return "does not contain a host"
     if port == 0:
-        return "has a port that cannot be"
-    return "has a blank in it" if re.search(r"\s", address) else None
+        return "contains an invalid port"
+    return "must not contain spaces" if re.search(r"\s", address) else None
 
 
 def _with_scheme(address: str) -> str | None:

@@ -115,8 +115,8 @@ def notices(pool: PoolStatus) -> tuple[PoolNotice, ...]:
     found += [_stranger_notice(pool, worker) for worker in pool.strangers]
     if not pool.has_worker:
         text = (
-            f"No {pool.worker_type} worker of this pool is online. "
-            f"Start one: {worker_command(pool.name, pool.worker_type)}"
+            f"No {pool.worker_type} worker is online for this work pool. To start a worker, run: "
+            f"{worker_command(pool.name, pool.worker_type)}"
         )
         found.append(PoolNotice(NO_WORKER, text, over="A worker is online"))
     return tuple(found)
@@ -126,8 +126,8 @@ def _paused_notice(pool: PoolStatus, queue: str | None) -> PoolNotice:
     what = named(pool.name, queue)
     return PoolNotice(
         f"{what} is paused",
-        f"{what} is paused, and none of its runs starts. "
-        f"Resume it: {resume_command(pool.name, queue)}",
+        f"{what} is paused, so its runs will not start. To resume it, run: "
+        f"{resume_command(pool.name, queue)}",
         over=f"{what} is resumed",
     )
 
@@ -136,9 +136,10 @@ def _full_notice(pool: PoolStatus, queue: str | None, limit: int, active: int) -
     what = named(pool.name, queue)
     return PoolNotice(
         f"{what} is full",
-        f"{what} is full: its concurrency limit is {limit}, with {count(active, 'active run')}. "
-        f"Take the limit away: {unlimited_command(pool.name, queue)}",
-        over=f"{what} has room again",
+        f"{what} has reached its concurrency limit of {limit}, with "
+        f"{count(active, 'active run')}. To remove the limit, run: "
+        f"{unlimited_command(pool.name, queue)}",
+        over=f"{what} is below its concurrency limit again",
     )
 
 
@@ -146,8 +147,9 @@ def _stranger_notice(pool: PoolStatus, worker: SeenWorker) -> PoolNotice:
     kind = worker.worker_type or ""
     return PoolNotice(
         f"worker {worker.name}",
-        f"Worker {worker.name!r} of type {kind!r} starts runs of this pool and gives them no GPUs. "
-        f"Stop it, and start: {worker_command(pool.name, pool.worker_type)} ; a pool of its own "
+        f"Worker {worker.name!r} of type {kind!r} starts runs in this pool without allocating "
+        "GPUs. Please stop it and start the correct worker: "
+        f"{worker_command(pool.name, pool.worker_type)} ; a pool of its own "
         f"type is made with: prefect work-pool create {kind}-pool --type {kind}",
         over=f"Worker {worker.name!r} of type {kind!r} is gone",
     )

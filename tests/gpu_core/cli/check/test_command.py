@@ -127,7 +127,7 @@ def test_good_files(
         pytest.param(
             "p.yaml",
             '{"apiVersion": "v1", "kind": "List", "items": [{"kind": "Pod", "spec": {}}]}',
-            "Pod without a name: apiVersion: is missing",
+            "Pod without a name: apiVersion: is required by the API server",
             id="an item of a List",
         ),
         pytest.param(
@@ -150,7 +150,9 @@ def test_good_files(
         ),
         pytest.param("p.yaml", "", "is not a policy, a prefect.yaml, ", id="an empty file"),
         pytest.param("p.yaml", "- 1\n", "it does not contain a mapping", id="a list"),
-        pytest.param("p.yaml", "services: {}\n", "the key services", id="another file"),
+        pytest.param(
+            "p.yaml", "services: {}\n", "its top-level keys are services", id="another file"
+        ),
         pytest.param(
             "p.json",
             json.dumps({"variables": {"properties": {}}, "job_configuration": {"job_manifest": 3}}),

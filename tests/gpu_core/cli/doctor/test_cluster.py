@@ -203,7 +203,7 @@ def test_an_account_that_is_not_there_lacks_no_rights(cluster: FakeCluster) -> N
     cluster.refused = lambda _: True
     found = examine(cluster, service_account="gpu/workr")
     assert text_of(found, "rights.worker") == (
-        "failed there is no ServiceAccount workr in namespace gpu"
+        "failed ServiceAccount workr not found in namespace gpu"
     )
     assert "rights.missing" not in statuses(found)
 
@@ -216,8 +216,9 @@ def test_a_worker_pod_without_its_secret_is_named(cluster: FakeCluster) -> None:
         "status": {"containerStatuses": [{"state": {"waiting": waiting}}]},
     }
     cluster.lists["/api/v1/pods"] = [pod]
-    assert 'failed gpu/w does not run: CreateContainerConfigError: secret "s" not found' in text_of(
-        examine(cluster), "worker.pods"
+    assert (
+        'failed gpu/w is not running: CreateContainerConfigError: secret "s" not found'
+        in text_of(examine(cluster), "worker.pods")
     )
 
 
@@ -225,9 +226,15 @@ def test_a_worker_pod_without_its_secret_is_named(cluster: FakeCluster) -> None:
     ("leases", "want"),
     [
         pytest.param([a_lease(age_s=3600)], "failed worker-ml has not renewed", id="stale"),
-        pytest.param([a_lease(), a_lease("other")], "failed 2 workers act", id="two holders"),
-        pytest.param([a_lease(name="gpu-pool-gpu-2")], "unknown no lease", id="another pool's"),
-        pytest.param([], "unknown no lease gpu-pool-gpu in any namespace", id="none"),
+        pytest.param(
+            [a_lease(), a_lease("other")], "failed 2 workers are active", id="two holders"
+        ),
+        pytest.param(
+            [a_lease(name="gpu-pool-gpu-2")],
+            "unknown Lease gpu-pool-gpu not found",
+            id="another pool's",
+        ),
+        pytest.param([], "unknown Lease gpu-pool-gpu not found in any namespace", id="none"),
     ],
 )
 def test_leases(cluster: FakeCluster, leases: list[Any], want: str) -> None:
@@ -303,7 +310,9 @@ def test_the_worker_that_may_read_its_own_lease_alone_sees_that_all_is_well(
 
     del cluster.objects[lease.format("gpu")]
     found = examine(cluster, lease_namespace="gpu")
-    assert "unknown no lease gpu-pool-gpu in the namespaces gpu:" in text_of(found, "lease.holder")
+    assert "unknown Lease gpu-pool-gpu not found in the namespaces gpu." in text_of(
+        found, "lease.holder"
+    )
 
     cluster.lists[lease.format("gpu")] = 403
     found = examine(cluster, lease_namespace="gpu")
@@ -313,7 +322,10 @@ def test_the_worker_that_may_read_its_own_lease_alone_sees_that_all_is_well(
 def test_a_foreign_node_pool_says_why_it_is_not_used(cluster: FakeCluster) -> None:
     cluster.lists["/apis/karpenter.sh/v1/nodepools"] = [FOREIGN_NODE_POOL]
     said = text_of(examine(cluster, {"provisioner": "karpenter"}), "node-pools.offer")
-    assert "warning azure adds no nodes: its nodeClassRef.group is 'karpenter.azure.com'" in said
+    assert (
+        "warning NodePool azure cannot add nodes: its nodeClassRef.group is 'karpenter.azure.com'"
+        in said
+    )
 
 
 def test_node_pools_that_may_not_be_read_hide_no_node(cluster: FakeCluster) -> None:
@@ -351,8 +363,9 @@ def test_clocks(cluster: FakeCluster, skew_s: float, want: str) -> None:
 
 def test_an_older_cluster_than_the_policy_says(cluster: FakeCluster) -> None:
     cluster.objects["/version"] = {"gitVersion": "v1.24.3"}
-    assert "failed Kubernetes is v1.24.3, the policy says 1.34" in text_of(
-        examine(cluster), "versions.kubernetes"
+    assert (
+        "failed The policy specifies Kubernetes 1.34, but the cluster is running v1.24.3"
+        in text_of(examine(cluster), "versions.kubernetes")
     )
 
 

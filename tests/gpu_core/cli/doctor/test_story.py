@@ -66,7 +66,7 @@ def test_from_a_missing_pool_to_one_in_trouble(
     doctor: Doctor, policy: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     missing = doctor("doctors")["prefect.pool"][0]
-    assert "there is no work pool 'doctors'" in missing["message"]
+    assert "Work pool 'doctors' not found" in missing["message"]
     assert missing["remedy"].startswith("prefect-gpu setup --pool doctors")
 
     set_up("doctors", "gpu-process")
@@ -75,7 +75,7 @@ def test_from_a_missing_pool_to_one_in_trouble(
     assert failed_checks(new) == {"prefect.worker"}
     assert "prefect worker start --pool doctors" in new["prefect.worker"][0]["message"]
     assert new["versions.prefect-server"][0]["status"] == "ok"
-    assert new["template.variables"][0]["message"] == "as this version makes it"
+    assert new["template.variables"][0]["message"] == "matches this version"
     assert new["clocks.skew"][0]["status"] == "ok"
     assert "8 virtual GPUs" in new["gpus.virtual"][0]["message"]
     assert not (tmp_path / "gpu").exists()
@@ -93,7 +93,10 @@ def test_from_a_missing_pool_to_one_in_trouble(
     stores = {"ledger.version", "mlflow.access", "store.checkpoints"}
     assert failed_checks(found) == {"prefect.worker", "settings.worker", *stores}
     assert "is paused" in found["prefect.pool"][1]["message"]
-    assert "lacks 4 queues of the policy" in found["prefect.queues"][0]["message"]
+    assert (
+        "4 queues defined in the policy not found in the pool"
+        in found["prefect.queues"][0]["message"]
+    )
     assert "lacks 1 job variable" in found["template.variables"][0]["message"]
     assert HIDDEN not in json.dumps(found)
 

@@ -69,8 +69,8 @@ def test_a_pause_is_said_once_and_so_is_its_end(prefect, caplog):
     look(watch)
 
     pause = (
-        "Work pool 'gpu' is paused, and none of its runs starts. "
-        "Resume it: prefect work-pool resume gpu"
+        "Work pool 'gpu' is paused, so its runs will not start. "
+        "To resume it, run: prefect work-pool resume gpu"
     )
     assert caplog.messages == [pause, "Work pool 'gpu' is resumed", pause]
 

@@ -90,9 +90,19 @@ def check(findings: Any, want: Want) -> None:
         pytest.param("3.8.8", "3.9.0", False, ("ok", "3.9.0"), id="a newer server"),
         pytest.param("3.8.8", "3.8.2", False, ("ok", "3.8.2"), id="an older patch"),
         pytest.param(
-            "3.8.8", "3.7.9", False, ("warning", "older than the client's"), id="an older server"
+            "3.8.8",
+            "3.7.9",
+            False,
+            ("warning", "older than the client version"),
+            id="an older server",
         ),
-        pytest.param("3.8.8", None, False, ("unknown", "does not say"), id="no version"),
+        pytest.param(
+            "3.8.8",
+            None,
+            False,
+            ("unknown", "Unable to determine the server version"),
+            id="no version",
+        ),
         pytest.param("3.8.8", None, True, ("ok", "Prefect Cloud"), id="Prefect Cloud"),
     ],
 )
@@ -110,14 +120,22 @@ def test_prefects_versions(
         pytest.param(
             "v1.24.0",
             "1.34",
-            ("failed", 'drops pod failure policy silently; set kubernetes.version: "1.24"'),
+            (
+                "failed",
+                'silently ignored: pod failure policy; please set `kubernetes.version` to "1.24"',
+            ),
             id="older than the policy",
         ),
         pytest.param(
-            "v1.34.0", "1.20", ("warning", "stay unused; set kubernetes.version"), id="newer"
+            "v1.34.0", "1.20", ("warning", "The following fields are not used: "), id="newer"
         ),
-        pytest.param("v1.19.3", "1.19", ("failed", "older than 1.20"), id="too old"),
-        pytest.param("latest", "1.34", ("unknown", "is not a version"), id="no version"),
+        pytest.param(
+            "v1.19.3",
+            "1.19",
+            ("failed", "older than the minimum supported version 1.20"),
+            id="too old",
+        ),
+        pytest.param("latest", "1.34", ("unknown", "reported an invalid version"), id="no version"),
     ],
 )
 def test_kubernetes_versions(server: str, policy: str, want: tuple[str, str]) -> None:
@@ -134,7 +152,10 @@ def test_packages_that_do_not_fit_are_named() -> None:
         package_findings("0.1.0", "3.11.7", known),
         [
             ("ok", "prefect-gpu 0.1.0, Python 3.11.7, prefect 3.8.8"),
-            ("failed", "fastapi is 0.155.0, and prefect-gpu needs <0.151; pip install 'fastapi<0"),
+            (
+                "failed",
+                "fastapi is 0.155.0, but prefect-gpu requires <0.151; pip install 'fastapi<0",
+            ),
             ("failed", "psutil is not installed"),
         ],
     )
@@ -193,8 +214,11 @@ def a_pool(**fields: Any) -> PoolStatus:
             None,
             [
                 ("ok", ""),
-                ("warning", "lacks 3 queues of the policy: critical, low, medium"),
-                ("warning", "does not know 1 queue of the pool: urgent; runs there are held"),
+                (
+                    "warning",
+                    "3 queues defined in the policy not found in the pool: critical, low, medium",
+                ),
+                ("warning", "1 queue not defined in the policy: urgent. Runs in these queues"),
             ],
             id="other queues",
         ),
@@ -218,7 +242,7 @@ def test_heartbeats() -> None:
     gone = replace(online, is_online=False)
     check(
         heartbeat_findings("gpu", "gpu-process", [gone], NOW),
-        [("unknown", "the last heartbeat was that of worker a, 12 s ago")],
+        [("unknown", "The last heartbeat was sent by worker a (12 s ago)")],
     )
     check(heartbeat_findings("gpu", "gpu-process", [], NOW), [])
 
@@ -232,11 +256,13 @@ NEWEST: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("current", "want"),
     [
-        pytest.param(NEWEST, [("ok", "as this version makes it")], id="as new"),
-        pytest.param({}, [("warning", "lacks 2 job"), ("ok", "1 edit")], id="{}"),
+        pytest.param(NEWEST, [("ok", "matches this version")], id="as new"),
+        pytest.param(
+            {}, [("warning", "2 job variables missing"), ("ok", "1 custom change")], id="{}"
+        ),
         pytest.param(
             {**NEWEST, "variables": {"properties": {"image": {"type": "string"}}}},
-            [("warning", "lacks 1 job variable of this version: nodes; prefect-gpu setup --pool")],
+            [("warning", "1 job variable missing from the base job template: nodes; to add them")],
             id="of a version before",
         ),
         pytest.param(
@@ -249,14 +275,14 @@ NEWEST: dict[str, Any] = {
             [
                 (
                     "warning",
-                    "1 job variable of another form than in this version: nodes; setup keeps",
+                    "1 job variable different from this version: nodes; these changes",
                 )
             ],
             id="another type",
         ),
         pytest.param(
             {**NEWEST, "job_configuration": {"image": "x", "args": [{"a": 2}]}},
-            [("ok", "2 edits, which setup keeps")],
+            [("ok", "2 custom changes, preserved by prefect-gpu setup")],
             id="edited",
         ),
     ],
@@ -318,7 +344,7 @@ def test_rights() -> None:
         found,
         [
             ("warning", "alice may not get pods/log in namespace ml: needed for the output"),
-            ("unknown", "does not list all rights of alice"),
+            ("unknown", "Unable to list all permissions of alice"),
             ("ok", "alice has 1 of 3 rights"),
             ("unknown", "--service-account NAMESPACE/NAME"),
         ],
@@ -428,16 +454,18 @@ STALE = NOW - timedelta(seconds=75)
         pytest.param(
             [a_lease()], [("ok", "w-1 acts, renewed 2 s ago, in ml; 3 changes")], id="held"
         ),
-        pytest.param([], [("unknown", "no lease gpu-pool-gpu in any namespace")], id="none"),
+        pytest.param([], [("unknown", "Lease gpu-pool-gpu not found in any namespace")], id="none"),
         pytest.param(
             [a_lease(renewed_at=STALE)],
-            [("failed", "w-1 has not renewed the lease in ml for 75 s (it counts for 10 s)")],
+            [("failed", "w-1 has not renewed the lease in ml for 75 s (lease duration: 10s)")],
             id="stale",
         ),
-        pytest.param([a_lease(holder=None)], [("failed", "no worker holds")], id="released"),
+        pytest.param(
+            [a_lease(holder=None)], [("failed", "is not held by any worker")], id="released"
+        ),
         pytest.param(
             [a_lease(), a_lease(namespace="b", holder="w-2")],
-            [("failed", "2 workers act for pool 'gpu': w-1 in ml and w-2 in b; each starts")],
+            [("failed", "2 workers are active for pool 'gpu': w-1 in ml and w-2 in b. This")],
             id="two holders",
         ),
         pytest.param(
@@ -496,7 +524,7 @@ def a_claim(cluster: str = "c1", namespace: str = "ml", age_s: float = 20) -> Po
             a_claim(age_s=181),
             (
                 "warning",
-                "renewed 181 s ago; after 180 s without renewal another installation may act",
+                "renewed 181 s ago. Another installation may take over 180s after the last renewal",
             ),
             id="not renewed",
         ),
@@ -513,7 +541,7 @@ def test_the_installation_that_acts(claim: PoolClaim, want: tuple[str, str]) -> 
         pytest.param(a_claim(namespace="b", age_s=181), None, id="the other is not renewed"),
         pytest.param(
             a_claim(namespace="b"),
-            "acts for pool 'gpu' since 2026-11-22 12:00 UTC, with another ledger",
+            "acts for pool 'gpu' since 2026-11-22 12:00 UTC, using a different ledger",
             id="two ledgers",
         ),
     ],
@@ -530,7 +558,9 @@ def test_two_leases_of_which_one_counts_are_a_warning() -> None:
     leases = [a_lease(), a_lease(namespace="b", holder="w-2")]
     claim = a_claim()
     found = lease_findings("gpu", "gpu-pool-gpu", leases, NOW, looked_in=None, claim=claim)
-    want = "2 installations of pool 'gpu' have a lease each: w-1 in ml and w-2 in b; the one in ml"
+    want = (
+        "2 installations of pool 'gpu' hold a lease: w-1 in ml and w-2 in b. The installation in ml"
+    )
     check(found, [("warning", want)])
 
 
@@ -539,7 +569,7 @@ def test_a_lease_does_not_say_that_its_installation_acts() -> None:
     found = lease_findings(
         "gpu", "gpu-pool-gpu", [a_lease()], NOW, looked_in=None, claim=claim, cluster="c1"
     )
-    check(found, [("ok", "w-1 has the lease and is on standby, renewed 2 s ago, in ml")])
+    check(found, [("ok", "w-1 holds the lease and is on standby, renewed 2 s ago, in ml")])
 
 
 # -- nodes -------------------------------------------------------------------------------------
@@ -594,30 +624,30 @@ def a_node(
             [("ok", "8 GPUs on 1 node: a100-80gb 8; 1 node without GPUs")],
             id="one without GPUs",
         ),
-        pytest.param([], [("failed", "no GPU can be used")], id="none"),
+        pytest.param([], [("failed", "No usable GPUs found")], id="none"),
         pytest.param(
             [a_node(unschedulable=True)],
-            [("failed", "no GPU"), ("warning", "node n1, 8 GPUs: it is cordoned")],
+            [("failed", "No usable GPU"), ("warning", "node n1, 8 GPUs: it is cordoned")],
             id="cordoned",
         ),
         pytest.param(
             [a_node(ready="False")],
-            [("failed", "no GPU"), ("warning", "n1, 8 GPUs: it is not ready")],
+            [("failed", "No usable GPU"), ("warning", "n1, 8 GPUs: it is not ready")],
             id="not ready",
         ),
         pytest.param(
             [a_node(is_admitted=False)],
-            [("failed", ""), ("warning", "template keeps pods off it; change its nodeSelector")],
+            [("failed", ""), ("warning", "excluded by the base job template of the pool")],
             id="kept off by the template",
         ),
         pytest.param(
             [a_node(labels={})],
-            [("ok", ""), ("warning", "no label names their type; install GPU Feature Disc")],
+            [("ok", ""), ("warning", "does not have a GPU type label; please install GPU")],
             id="no labels",
         ),
         pytest.param(
             [a_node(allocatable="6")],
-            [("ok", "6 GPUs"), ("warning", "2 GPUs of 8 withdrawn by its device plugin")],
+            [("ok", "6 GPUs"), ("warning", "2 GPUs of 8 reported as unhealthy by the device")],
             id="broken GPUs",
         ),
         pytest.param(
@@ -626,7 +656,7 @@ def a_node(
                 ("ok", "8 GPUs on 1 node"),
                 (
                     "warning",
-                    "node n1: GPU-a is held: 90 °C; its other 7 GPUs may idle until it is ",
+                    "node n1: GPU-a is held: 90 °C; 7 other GPUs may remain idle until it is ",
                 ),
             ],
             id="a GPU that is held and may still be given to a pod",
@@ -661,7 +691,7 @@ def a_node(
         ),
         pytest.param(
             [SeenNode(name="odd", facts=None, error="capacity.cpu is no quantity")],
-            [("failed", ""), ("warning", "node odd cannot be read: capacity.cpu")],
+            [("failed", ""), ("warning", "Failed to read node odd: capacity.cpu")],
             id="one that cannot be read",
         ),
     ],
@@ -671,14 +701,14 @@ def test_nodes(nodes: list[SeenNode], want: Want) -> None:
 
 
 def test_no_node_is_needed_where_a_provisioner_adds_them() -> None:
-    check(node_findings([], may_add=True), [("ok", "the provisioner may add nodes")])
+    check(node_findings([], may_add=True), [("ok", "nodes can be added by the provisioner")])
 
 
 def test_a_thousand_cordoned_nodes_are_not_a_thousand_lines() -> None:
     nodes = [a_node(f"n{i}", unschedulable=True) for i in range(1000)]
     found = list(node_findings(nodes, may_add=False))
     assert len(found) == 22
-    assert found[-1].message == "980 more nodes are not used"
+    assert found[-1].message == "980 more nodes excluded from scheduling"
 
 
 KIND = ProvisionedNodes(name="k", gpu_type="a10g", gpus_per_node=4, max_nodes=10)
@@ -689,7 +719,10 @@ KIND = ProvisionedNodes(name="k", gpu_type="a10g", gpus_per_node=4, max_nodes=10
     [
         pytest.param(Provisioner.FIXED, None, [], id="neither"),
         pytest.param(
-            Provisioner.KARPENTER, None, [("failed", "serves no NodePools")], id="no Karpenter"
+            Provisioner.KARPENTER,
+            None,
+            [("failed", "no NodePool resources are available")],
+            id="no Karpenter",
         ),
         pytest.param(
             Provisioner.FIXED,
@@ -697,13 +730,13 @@ KIND = ProvisionedNodes(name="k", gpu_type="a10g", gpus_per_node=4, max_nodes=10
             [
                 (
                     "warning",
-                    "1 NodePool, not planned with: the policy's provisioner is fixed; set ku",
+                    "1 NodePool found but not used, because the provisioner in the policy is fixed",
                 )
             ],
             id="not wanted",
         ),
         pytest.param(
-            Provisioner.KARPENTER, {}, [("warning", "there is no NodePool")], id="no NodePool"
+            Provisioner.KARPENTER, {}, [("warning", "No NodePools found")], id="no NodePool"
         ),
         pytest.param(
             Provisioner.KARPENTER,
@@ -711,7 +744,10 @@ KIND = ProvisionedNodes(name="k", gpu_type="a10g", gpus_per_node=4, max_nodes=10
                 "b": NodePoolOffer(refusals=("it is being deleted",)),
                 "a": NodePoolOffer(kinds=(KIND,)),
             },
-            [("ok", "a: up to 10 x 4 a10g"), ("warning", "b adds no nodes: it is being deleted")],
+            [
+                ("ok", "a: up to 10 x 4 a10g"),
+                ("warning", "b cannot add nodes: it is being deleted"),
+            ],
             id="two",
         ),
     ],
@@ -744,7 +780,7 @@ def a_reading(skew_s: float, error_s: float = 0.5) -> ClockReading:
         pytest.param(a_reading(5, 4), ("ok", "differ by 5.0 s"), id="a very slow answer"),
         pytest.param(
             ClockReading(name="db", theirs=None, ours=NOW, error_s=0),
-            ("unknown", "db does not report its time"),
+            ("unknown", "db did not report its current time"),
             id="no time",
         ),
     ],
@@ -782,10 +818,10 @@ def probe(**fields: Any) -> StoreProbe:
         pytest.param(probe(uri="s3://b", took_s=0.2), ("ok", "0.20 s"), id="no bound"),
         pytest.param(
             probe(uri="/c", free_bytes=10),
-            ("failed", "a first save needs 64.0 MiB"),
+            ("failed", "the first checkpoint requires 64.0 MiB"),
             id="full",
         ),
-        pytest.param(probe(uri="/c", is_there=False), ("ok", "not there yet"), id="to come"),
+        pytest.param(probe(uri="/c", is_there=False), ("ok", "does not exist yet"), id="to come"),
     ],
 )
 def test_stores(found: StoreProbe, want: tuple[str, str]) -> None:
@@ -807,20 +843,22 @@ def a_ledger(**fields: Any) -> LedgerProbe:
 @pytest.mark.parametrize(
     ("probe", "want"),
     [
-        pytest.param(a_ledger(), [("ok", "0004, the newest"), ("ok", "3 ms")], id="good"),
+        pytest.param(
+            a_ledger(), [("ok", "schema version 0004 (latest)"), ("ok", "3ms")], id="good"
+        ),
         pytest.param(
             a_ledger(version="0003"),
-            [("warning", "0003, behind 0004; restart the worker"), ("ok", "")],
+            [("warning", "0003 is older than 0004; to upgrade the schema"), ("ok", "")],
             id="behind",
         ),
         pytest.param(
             a_ledger(version="0009", is_known=False),
-            [("failed", "0009, ahead of 0004; upgrade prefect-gpu"), ("ok", "")],
+            [("failed", "0009 is newer than 0004; please upgrade"), ("ok", "")],
             id="ahead",
         ),
-        pytest.param(a_ledger(version=None), [("unknown", "has no tables yet")], id="empty"),
+        pytest.param(a_ledger(version=None), [("unknown", "has not been initialized")], id="empty"),
         pytest.param(
-            a_ledger(latency_s=1.2), [("ok", ""), ("warning", "takes 1,200 ms")], id="slow"
+            a_ledger(latency_s=1.2), [("ok", ""), ("warning", "latency: 1,200ms")], id="slow"
         ),
     ],
 )
@@ -833,9 +871,11 @@ def test_ledgers(probe: LedgerProbe, want: Want) -> None:
     [
         pytest.param(200, True, ("ok", "with the credentials"), id="good"),
         pytest.param(200, False, ("ok", "with no credentials"), id="open to all"),
-        pytest.param(401, True, ("failed", "refuses the credentials (HTTP status 401)"), id="401"),
-        pytest.param(403, False, ("failed", "refuses no credentials"), id="403"),
-        pytest.param(404, False, ("failed", "it may not be MLflow"), id="another server"),
+        pytest.param(
+            401, True, ("failed", "rejected a request with the credentials (HTTP"), id="401"
+        ),
+        pytest.param(403, False, ("failed", "rejected a request with no credentials"), id="403"),
+        pytest.param(404, False, ("failed", "may not be an MLflow server"), id="another server"),
     ],
 )
 def test_mlflow(status: int, has_credentials: bool, want: tuple[str, str]) -> None:
@@ -852,9 +892,9 @@ GPU = SeenGpu(name="NVIDIA L4", uuid="GPU-1", memory_bytes=24 * 10**9, is_mig=Fa
     ("gpus", "virtual", "want"),
     [
         pytest.param((GPU, GPU), 0, [("ok", "2 GPUs, used by 3 now")], id="two"),
-        pytest.param((), 0, [("failed", "no NVIDIA GPU")], id="none"),
-        pytest.param((), 8, [("ok", "8 virtual GPUs by the policy")], id="virtual ones"),
-        pytest.param((GPU,), 8, [("ok", "its 1 real GPU are not used")], id="both"),
+        pytest.param((), 0, [("failed", "No NVIDIA GPUs found")], id="none"),
+        pytest.param((), 8, [("ok", "8 virtual GPUs defined in the policy")], id="virtual ones"),
+        pytest.param((GPU,), 8, [("ok", "1 physical GPU not used")], id="both"),
         pytest.param(
             (replace(GPU, is_mig=True),),
             0,

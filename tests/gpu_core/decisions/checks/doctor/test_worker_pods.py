@@ -33,24 +33,26 @@ def a_pod(
 @pytest.mark.parametrize(
     ("pod", "want"),
     [
-        pytest.param(a_pod({"running": {}}), "ok 1 worker pod, none in trouble", id="it runs"),
+        pytest.param(a_pod({"running": {}}), "ok 1 worker podrunning without issues", id="it runs"),
         pytest.param(
-            a_pod({"running": {}}, ENDED), "ok 1 worker pod, none in trouble", id="it runs again"
+            a_pod({"running": {}}, ENDED),
+            "ok 1 worker podrunning without issues",
+            id="it runs again",
         ),
         pytest.param(
             a_pod({"waiting": {"reason": "ContainerCreating"}}),
-            "ok 1 worker pod, none in trouble",
+            "ok 1 worker podrunning without issues",
             id="it starts",
         ),
         pytest.param(
             a_pod({"waiting": SECRET}),
-            'failed ops/w-1 does not run: CreateContainerConfigError: secret "gpu-worker" not '
+            'failed ops/w-1 is not running: CreateContainerConfigError: secret "gpu-worker" not '
             "found; kubectl -n ops describe pod w-1",
             id="its Secret is missing",
         ),
         pytest.param(
             a_pod({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}, ENDED),
-            "failed ops/w-1 does not run: its last start ended with exit code 2; "
+            "failed ops/w-1 is not running: the last container exited with code 2; "
             "kubectl -n ops logs w-1",
             id="it ends again and again",
         ),
@@ -60,8 +62,8 @@ def a_pod(
                     {"type": "PodScheduled", "status": "False", "message": "0/3 nodes: cpu"}
                 ]
             ),
-            "failed ops/w-1 does not run: 0/3 nodes: cpu; kubectl -n ops describe pod w-1",
-            id="no node takes it",
+            "failed ops/w-1 is not running: 0/3 nodes: cpu; kubectl -n ops describe pod w-1",
+            id="no suitable node found",
         ),
         pytest.param(
             a_pod({"waiting": SECRET}, args=[*ARGS[:4], "other", *ARGS[5:]]),

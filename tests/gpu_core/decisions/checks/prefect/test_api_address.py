@@ -11,17 +11,27 @@ from gpu_core.decisions.model.errors import InvalidInput
     [
         pytest.param(None, "is not set", None, id="not set"),
         pytest.param("  ", "is not set", None, id="blank"),
-        pytest.param("nonsense", "has no http:// or https:// in front", None, id="a word"),
-        pytest.param("localhost:4200", "has no http", "http://localhost:4200/api", id="no scheme"),
-        pytest.param("10.0.0.7:4200/api", "has no http", "http://10.0.0.7:4200/api", id="an IP"),
-        pytest.param("htp://x:4200/api", "has no http", None, id="a misspelt scheme"),
-        pytest.param("http://", "names no host", None, id="no host"),
-        pytest.param("http:/x:4200/api", "names no host", None, id="one slash"),
-        pytest.param("http://host:99999/api", "has a host or a port", None, id="a large port"),
-        pytest.param("http://host:0/api", "has a port that cannot be", None, id="port 0"),
-        pytest.param("http://host:42oo/api", "has a host or a port", None, id="letters as a port"),
-        pytest.param("http://[::1/api", "has a host or a port", None, id="half a bracket"),
-        pytest.param("http://ho st/api", "has a blank in it", None, id="a blank inside"),
+        pytest.param("nonsense", "must start with http:// or https://", None, id="a word"),
+        pytest.param(
+            "localhost:4200", "must start with http", "http://localhost:4200/api", id="no scheme"
+        ),
+        pytest.param(
+            "10.0.0.7:4200/api", "must start with http", "http://10.0.0.7:4200/api", id="an IP"
+        ),
+        pytest.param("htp://x:4200/api", "must start with http", None, id="a misspelt scheme"),
+        pytest.param("http://", "does not contain a host", None, id="no host"),
+        pytest.param("http:/x:4200/api", "does not contain a host", None, id="one slash"),
+        pytest.param(
+            "http://host:99999/api", "contains an invalid host or port", None, id="a large port"
+        ),
+        pytest.param("http://host:0/api", "contains an invalid port", None, id="port 0"),
+        pytest.param(
+            "http://host:42oo/api", "contains an invalid host or port", None, id="letters as a port"
+        ),
+        pytest.param(
+            "http://[::1/api", "contains an invalid host or port", None, id="half a bracket"
+        ),
+        pytest.param("http://ho st/api", "must not contain spaces", None, id="a blank inside"),
     ],
 )
 def test_what_is_no_address(address: str | None, want_problem: str, want_meant: str | None) -> None:

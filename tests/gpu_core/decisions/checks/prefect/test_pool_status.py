@@ -85,7 +85,7 @@ def test_a_queue_that_is_not_known_yet_is_kept_back_by_its_pool_only() -> None:
         ),
         pytest.param(
             replace(with_low(active=2), concurrency_limit=2),
-            ["limit is 2, with 2 active runs", "prefect work-pool clear-concurrency-limit gpu"],
+            ["limit of 2, with 2 active runs", "prefect work-pool clear-concurrency-limit gpu"],
             id="a full pool",
         ),
         pytest.param(
@@ -97,7 +97,7 @@ def test_a_queue_that_is_not_known_yet_is_kept_back_by_its_pool_only() -> None:
         pytest.param(
             replace(POOL, workers=()),
             [
-                "No gpu-process worker of this pool is online",
+                "No gpu-process worker is online for this work pool",
                 "prefect worker start --pool gpu --type gpu-process",
             ],
             id="no worker",
@@ -110,7 +110,7 @@ def test_a_queue_that_is_not_known_yet_is_kept_back_by_its_pool_only() -> None:
         pytest.param(
             replace(POOL, workers=(OURS, SeenWorker(name="p", worker_type="process"))),
             [
-                "Worker 'p' of type 'process' starts runs of this pool and gives them no GPUs",
+                "Worker 'p' of type 'process' starts runs in this pool without allocating GPUs",
                 "prefect worker start --pool gpu --type gpu-process",
                 "prefect work-pool create process-pool --type process",
             ],
