@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import boto3
+import botocore.session
 import numpy
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
@@ -35,6 +36,7 @@ MB = 1_000_000
 _MIB = 1024 * 1024
 # boto3's defaults are parts of 8 MiB and ten threads.
 SETTINGS = ((8, 10), (16, 8), (64, 4))
+_READ_TIMEOUT_S = 900
 
 _SERVER = """
 from moto.server import ThreadedMotoServer
@@ -132,6 +134,11 @@ def s3_server() -> Iterator[None]:
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_EC2_METADATA_DISABLED": "true",
     }
+    # moto takes minutes to complete a large upload where others use the machine. boto3 would ask
+    # again after one minute, and moto answers one of two such requests at the same time with 500.
+    session = botocore.session.get_session()
+    session.set_default_client_config(Config(read_timeout=_READ_TIMEOUT_S))
+    boto3.setup_default_session(botocore_session=session)
     boto3.client("s3").create_bucket(Bucket=BUCKET)
     try:
         yield
@@ -145,8 +152,7 @@ def _upload_s(raw: bytes, part_mib: int, threads: int) -> float:
         multipart_chunksize=part_mib * _MIB, multipart_threshold=part_mib * _MIB,
         max_concurrency=threads,
     )  # fmt: skip
-    # moto takes minutes to complete a large upload where others use the machine.
-    client = boto3.client("s3", config=Config(read_timeout=900))
+    client = boto3.client("s3")
     began_s = time.perf_counter()
     client.upload_fileobj(io.BytesIO(raw), BUCKET, "plain", Config=config)
     return time.perf_counter() - began_s
