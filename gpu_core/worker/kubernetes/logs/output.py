@@ -4,6 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import anyio
 
@@ -51,6 +52,14 @@ class ContainerOutput:
     position: Callable[[], Awaitable[LogPosition]] = _beginning
 
 
+class _Answer(NamedTuple):
+    """An answer that was read to its end."""
+
+    new_lines: int
+    has_ended: bool
+    """Whether the container had ended when it was asked for: no more comes."""
+
+
 class OutputFollower:
     """Follows many logs. With more of them than connections they are read in turns.
 
@@ -86,10 +95,9 @@ class OutputFollower:
     async def _follow(self, output: ContainerOutput) -> None:
         position, has_answer = await output.position(), False
         while True:
-            # What a container wrote is there when its pod is said to be over.
             was_over = output.is_over()
             try:
-                new_lines = await self._read_on(output, position, has_ended=was_over)
+                answer = await self._read_on(output, position)
             except KubernetesError as error:
                 if error.is_missing:
                     return
@@ -99,33 +107,34 @@ class OutputFollower:
                     return
                 await anyio.sleep(_RETRY_S)
                 continue
-            if new_lines is None:
+            if answer is None:
                 continue
             # The API server ends its answer as if it were complete where the kubelet goes away.
-            if was_over and has_answer and new_lines == 0 and not position.is_cut:
+            is_last = answer.has_ended and not position.is_cut
+            if is_last and has_answer and answer.new_lines == 0:
                 return
             has_answer = True
-            if not was_over or position.is_cut:
+            if not is_last:
                 await anyio.sleep(_RETRY_S)
 
     def hurry(self, key: str) -> None:
         """Read this one next and to its end: its pod may be gone soon."""
         self._places.hurry(key)
 
-    async def _read_on(
-        self, output: ContainerOutput, position: LogPosition, *, has_ended: bool
-    ) -> int | None:
-        """Read until the answer ends: how many lines are new? None: others had to be read before.
+    async def _read_on(self, output: ContainerOutput, position: LogPosition) -> _Answer | None:
+        """Read until the answer ends. None: others had to be read before.
 
         Args:
             output: Of which container.
             position: How far it was read.
-            has_ended: Whether the container has ended.
         """
         path = f"/api/v1/namespaces/{output.namespace}/pods/{output.pod}/log"
         query = {"container": output.container, "timestamps": "true"}
         new_lines = 0
         async with self._places.take(output.key) as turn:
+            # What a container wrote is there when its pod is said to be over: it may have ended
+            # while this waited for its place.
+            has_ended = output.is_over()
             since = position.begin_again()
             if since is not None:
                 query["sinceTime"] = since
@@ -143,6 +152,6 @@ class OutputFollower:
                         output.emit(line)
                         new_lines += 1
             if is_followed or has_ended:
-                return new_lines
+                return _Answer(new_lines, has_ended)
             await turn.over()
         return None

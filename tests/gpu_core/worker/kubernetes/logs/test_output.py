@@ -230,6 +230,34 @@ def test_few_logs_are_followed_without_being_asked_for_again():
     anyio.run(scenario)
 
 
+LAST = ["the last words"]
+
+
+def test_logs_of_containers_that_ended_while_they_waited_are_read_one_right_after_the_other():
+    """No more comes of them: a turn of a second for each of 2,000 would be most of a minute."""
+
+    async def scenario():
+        kubelet = Kubelet(["a", "b", "c"])
+        reported = Received(kubelet)
+        async with serving(kubelet) as api, anyio.create_task_group() as tasks:
+            follower = OutputFollower(api, MissingRights(), connections=1, turn_s=600.0)
+            kubelet.write("a", "1")
+            tasks.start_soon(follower.follow, reported.output("a"))
+            await reported.has({"a": ["1"], "b": [], "c": []})
+            for name in "bc":
+                tasks.start_soon(follower.follow, reported.output(name))
+            while len(follower._places._waiting) < 2:
+                await anyio.lowlevel.checkpoint()
+            for name in kubelet.logs:
+                kubelet.write(name, "the last words")
+            kubelet.end(*kubelet.logs)
+            with anyio.fail_after(60):
+                await reported.has({"a": ["1", *LAST], "b": LAST, "c": LAST})
+        assert kubelet.asked == 2 * 3
+
+    anyio.run(scenario)
+
+
 async def takes(places, key, order, held):
     async with places.take(key) as turn:
         turn.begin()
