@@ -62,12 +62,12 @@ def test_every_private_part_that_a_worker_uses_is_listed(ours):
     """What a class of ours overrides of Prefect's worker, and what it uses of it."""
     own = {name for each in OURS for name in vars(each)}
     used = set(re.findall(r"self\.(_[a-z]\w*)", inspect.getsource(ours)))
+    of_base = inspect.getsource(BaseWorker)
     private = {name for name in (used | set(vars(ours))) if name.startswith("_")}
     of_prefect = {
         name
         for name in private
-        if hasattr(BaseWorker, name)
-        or (name not in own and f"self.{name}" in inspect.getsource(BaseWorker))
+        if hasattr(BaseWorker, name) or (name not in own and f"self.{name}" in of_base)
     }
     not_of_the_form = {name for name in of_prefect if not name.startswith("__")}
     assert not_of_the_form - {*OVERRIDDEN[BASE], *USED[BASE], "_abc_impl", "_description"} == set()
