@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from gpu_core.adapters.ledger.cost_slices import CostQuestion, freed_at, overlapping
+from gpu_core.adapters.ledger.cost_slices import CostQuestion, StatementShape, freed_at, overlapping
 from gpu_core.adapters.ledger.overlaps import GpuHolders, read_held_twice
 from gpu_core.adapters.ledger.paid import PAID, REPRICED, Tariffs
 from gpu_core.adapters.ledger.schema import attempts, runs
@@ -152,7 +152,8 @@ def _rows(connection: sa.Connection, asked: CostQuestion) -> Iterator[tuple[Any,
         .join_from(runs, attempts)
         .where(has_a_place)
     )
-    for page in connection.execute(overlapping(statement, asked)).partitions(_ROWS_PER_PAGE):
+    found = connection.execute(overlapping(statement, StatementShape.of(asked)), asked.values)
+    for page in found.partitions(_ROWS_PER_PAGE):
         yield from map(tuple, page)
 
 
