@@ -1,12 +1,12 @@
 """Intervals and comparisons of repeats: as SciPy has them, and no winner within noise."""
 
 import math
+from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from gpu_core.decisions.optimization.experiments.repeats import (
     is_lower,
@@ -19,16 +19,29 @@ from gpu_core.decisions.optimization.experiments.repeats import (
 
 VALUES = st.floats(1e-6, 1e6, allow_nan=False)
 REPEATS = st.lists(VALUES, min_size=1, max_size=6)
+# SciPy's statistics take more than a second to import: one process of several imports them.
+WITH_SCIPY = pytest.mark.xdist_group("scipy")
 
 
+@pytest.fixture(scope="module")
+def stats() -> ModuleType:
+    from scipy import stats
+
+    return stats
+
+
+@WITH_SCIPY
 @pytest.mark.parametrize("freedom", [1.0, 1.5, 2.0, 4.0, 9.7, 30.0, 1e4])
 @pytest.mark.parametrize("probability", [0.5, 0.75, 0.975, 0.9975, 0.99995])
-def test_the_quantiles_are_those_of_scipy(probability: float, freedom: float) -> None:
+def test_the_quantiles_are_those_of_scipy(
+    stats: ModuleType, probability: float, freedom: float
+) -> None:
     want_t = stats.t.ppf(probability, freedom)
     assert t_quantile(probability, freedom) == pytest.approx(want_t, rel=1e-6, abs=1e-9)
 
 
-def test_the_interval_is_that_of_scipy() -> None:
+@WITH_SCIPY
+def test_the_interval_is_that_of_scipy(stats: ModuleType) -> None:
     values = [3.0, 4.5, 3.9, 5.2]
     found = mean_interval(values)
     assert found is not None
@@ -40,9 +53,10 @@ def test_one_repeat_has_no_interval() -> None:
     assert mean_interval([3.0]) is None
 
 
+@WITH_SCIPY
 @given(REPEATS, REPEATS, st.integers(1, 50))
 def test_the_comparison_is_welchs_test(
-    one: list[float], other: list[float], comparisons: int
+    stats: ModuleType, one: list[float], other: list[float], comparisons: int
 ) -> None:
     found = is_lower(one, other, comparisons)
     if min(len(one), len(other)) < 2 or mean_of(one) >= mean_of(other):
