@@ -56,7 +56,7 @@ def test_json_has_money_in_micro_usd(ledger_url: str, capsys: pytest.CaptureFixt
 
 def test_nothing_to_say_is_said(ledger_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(ledger_url, "what did retries cost 2026-03-04") == 0
-    assert capsys.readouterr().out.startswith("What did retries cost: nothing.\n")
+    assert capsys.readouterr().out.startswith("What did retries cost: no results found.\n")
 
 
 def test_an_unknown_question_gets_the_nearest_ones(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,4 +75,4 @@ def test_who_borrows_is_asked_with_the_policy_that_has_the_quotas(
     assert ask(ledger_url, "who borrows 2026-03-04", "--policy", str(policy)) == 0
     assert "66.00 GPU-hours" in capsys.readouterr().out
     assert ask(ledger_url, "who borrows 2026-03-04") == 2
-    assert "--policy FILE" in capsys.readouterr().err
+    assert "a different policy with --policy" in capsys.readouterr().err

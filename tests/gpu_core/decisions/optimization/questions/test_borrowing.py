@@ -82,5 +82,5 @@ def test_a_quota_that_is_a_part_of_the_cluster_follows_its_machines() -> None:
 
 @pytest.mark.parametrize("none", [None, quotas()])
 def test_without_quotas_the_question_has_no_answer(none: Quotas | None) -> None:
-    with pytest.raises(InvalidInput, match="--policy FILE"):
+    with pytest.raises(InvalidInput, match="a different policy with --policy"):
         quotas_required(none)
