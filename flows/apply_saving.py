@@ -87,7 +87,9 @@ def apply_saving(
         if record.is_approved is None:
             record = ask_person(ledger, record, expires_s)
         if not record.is_approved or record.applied_at is not None:
-            get_run_logger().info("%s changes nothing: it is %s", proposal_id, record.state.value)
+            get_run_logger().info(
+                "Proposal %s is already %s, no changes made", proposal_id, record.state.value
+            )
             return
         change_deployment(ledger, record)
 
@@ -120,7 +122,7 @@ def ask_person(ledger: Ledger, record: ProposalRecord, expires_s: int) -> Propos
     came: Resumption = run_coro_as_sync(find_resumption(own_id))
     problem = approval_problem(came.resumed_at, came.expires_at, is_answer=answer is not None)
     if answer is None or problem is not None:
-        raise RuntimeError(f"{record.proposal.proposal_id} is not approved. {problem}")
+        raise RuntimeError(f"{record.proposal.proposal_id} was not approved. {problem}")
     now, is_approved = datetime.now(UTC), answer.decision == "approve"
     append_records(
         ledger,
@@ -142,13 +144,13 @@ def change_deployment(ledger: Ledger, record: ProposalRecord) -> None:
     step = apply_step(record, target, read_proposals(ledger).values(), datetime.now(UTC))
     if isinstance(step, ChangeRefused):
         append_records(ledger, not_applied(record, step.why, datetime.now(UTC)))
-        raise RuntimeError(f"{name} is not applied. {step.why}")
+        raise RuntimeError(f"{name} was not applied. {step.why}")
     if isinstance(step, Write):
         # After a crash this record distinguishes the flow's own change from a person's.
         append_records(ledger, begun(record, datetime.now(UTC)))
         run_coro_as_sync(set_target(step.target))
     append_records(ledger, applied(record, datetime.now(UTC)))
-    get_run_logger().info("%s is applied to %s", name, deployment)
+    get_run_logger().info("Applied proposal %s to %s", name, deployment)
 
 
 async def find_target(name: str) -> Target | None:

@@ -84,8 +84,10 @@ def _anchor_key() -> bytes:
     if not text:
         raise InvalidInput(
             _KEY_VARIABLE,
-            "is not set: the policy deletes old decisions, and what stays is signed",
-            remedy="give this deployment the key in its environment, from a Kubernetes Secret",
+            "is required, because the policy specifies a retention period for decisions and "
+            "purged logs must be signed",
+            remedy="please provide the key to this deployment as an environment variable, for "
+            "example from a Kubernetes Secret",
         )
     try:
         return anchor_key(text)
@@ -101,9 +103,11 @@ def log_purge(purge: Purge, oldest: datetime) -> None:
     """
     if purge.problems:
         found = "; ".join(f"{check.writer}: {check.problem}" for check in purge.problems)
-        raise LedgerError(f"no decision was deleted, as a purge would hide this: {found}")
+        raise LedgerError(
+            f"No decisions were deleted, because a purge would hide these problems: {found}"
+        )
     records = count(sum(purge.deleted.values()), "record")
-    get_run_logger().info("%s of decisions before %s deleted", records, f"{oldest:%Y-%m-%d}")
+    get_run_logger().info("Deleted %s of decisions before %s", records, f"{oldest:%Y-%m-%d}")
 
 
 def read_month(

@@ -83,7 +83,7 @@ def propose_savings(
         records = read_proposals(ledger)
     missing = [each.proposal_id for each in changes if targets[each.deployment] is None]
     publish_savings(savings_page(found, records.values(), missing, declined))
-    get_run_logger().info("%d changes are proposed", len(asked))
+    get_run_logger().info("Proposed %d changes", len(asked))
 
 
 def declined_of(

@@ -76,9 +76,9 @@ def log_failures(look: Look) -> None:
     """
     logger = get_run_logger()
     for failure in look.failures:
-        logger.warning("Not refreshed: %s", failure)
+        logger.warning("Failed to refresh: %s", failure)
     if not look.observation.micro_usd_per_hour:
-        raise RuntimeError("No price was found: see the warnings above for what to do")
+        raise RuntimeError("No prices found. Please see the warnings above for more information")
 
 
 @task(cache_policy=NO_CACHE)

@@ -113,7 +113,8 @@ def report_cost(
         publish_durations(read_durations(ledger, now))
         if access is None:
             get_run_logger().warning(
-                "Costs are not logged: there is no block %s", _either(MLFLOW_BLOCK, names)
+                "Costs are not logged, because no block named %s was found",
+                _either(MLFLOW_BLOCK, names),
             )
             return
         costs = whole_costs(ledger, day, now)
@@ -136,7 +137,7 @@ async def read_addresses(pool: str | None) -> Addresses:
     if ledger_url is None:
         raise InvalidInput(
             "pool",
-            f"has no ledger: there is no block {_either(LEDGER_BLOCK, names)}",
+            f"does not have a ledger. No block found named {_either(LEDGER_BLOCK, names)}",
             got=pool,
             remedy=f"run `prefect-gpu setup --pool {pool or 'POOL'} --ledger-url URL`",
         )

@@ -18,7 +18,7 @@ def run_container() -> None:
     """
     raise InvalidInput(
         "container_command",
-        "is missing: there is no container to run",
-        remedy="give it as a job variable, such as --job-variable container_command=nvidia-smi, "
-        "on a work pool of type gpu-kubernetes",
+        "is required for running a container",
+        remedy="please set it as a job variable on a work pool of type gpu-kubernetes, for "
+        "example with --job-variable container_command=nvidia-smi",
     )

@@ -140,7 +140,7 @@ def run_sweep(
     )
     own_id = UUID(str(flow_run.id))
     if not run_coro_as_sync(claim(name, own_id)):
-        get_run_logger().info("A newer pass of the sweep %s decides", name)
+        get_run_logger().info("Skipping, because a newer pass of sweep %s is active", name)
         return
     try:
         continues = one_pass(request, pool, given)
@@ -264,7 +264,7 @@ async def give_dollars(
                     budget_micro_usd=budget,
                 )
             if needs_resumption(trial, step):
-                why = f"The sweep {request.name} resumes it up to {format_usd(budget)}"
+                why = f"Resumed by sweep {request.name} with a budget of {format_usd(budget)}"
                 await sweeps.resume_trial(client, found.flow_runs[key], budget, why)
 
 

@@ -73,7 +73,9 @@ def finish_begun(ledger: Ledger) -> None:
         now = datetime.now(UTC)
         if isinstance(apply_step(record, target, known.values(), now), Done):
             append_records(ledger, applied(record, now))
-            get_run_logger().info("%s was applied by a flow that died", record.proposal.proposal_id)
+            get_run_logger().info(
+                "Proposal %s was applied by a flow run that crashed", record.proposal.proposal_id
+            )
 
 
 async def find_target(name: str) -> Target | None:

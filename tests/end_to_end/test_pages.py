@@ -57,7 +57,7 @@ def test_five_questions_have_their_answers_on_the_pages_and_in_the_terminal(
     with browser(tmp_path / "profile") as page:
         for width_px in (400, 1024, 1440):
             page.open(f"{pool.ui_url}/artifacts/key/gpu-queue-{pool.name}", width_px)
-            page.wait_for("Runs that hold GPUs", "busy [red]", "Cost so far", "WaitingForGpus")
+            page.wait_for("Running flow runs", "busy [red]", "Cost so far", "WaitingForGpus")
             # Markdown splits the text of a name at its brackets.
             assert page.is_in_width("busy"), width_px
             assert page.is_in_width("Cost so far"), width_px

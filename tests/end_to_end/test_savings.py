@@ -255,6 +255,6 @@ def test_proposals_are_approved_in_the_ui_applied_after_a_restart_seen_verified_
     for loop in (counted, saved):
         assert loop.is_undone()
         assert not loop.is_undone()
-        assert "nothing to undo" in capsys.readouterr().err
+        assert "no changes to revert" in capsys.readouterr().err
         assert loop.record().state is ProposalState.UNDONE
     assert (counted.asks_for("gpu_count"), saved.asks_for("checkpoint_interval")) == (4, "1h")

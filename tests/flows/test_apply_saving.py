@@ -172,7 +172,7 @@ def test_an_answer_changes_the_deployment_and_undo_gives_back_what_was_there(
     assert case.undo() == 0
     assert case.variables == BEFORE
     assert case.undo() == 1
-    assert "nothing to undo" in capsys.readouterr().err
+    assert "no changes to revert" in capsys.readouterr().err
     assert case.record.state is ProposalState.UNDONE
     later = case.start()
     assert case.state(later).startswith("Completed")
@@ -200,7 +200,7 @@ def test_a_dry_run_asks_and_changes_nothing(case: Case, caplog: pytest.LogCaptur
     assert "would get capacity_type: spot" in caplog.text
     case.edit(gpu_count=8)
     case.start(dry_run=True)
-    assert "nothing would be changed. The deployment has changed" in caplog.text
+    assert "nothing would be changed. The job variables, entrypoint" in caplog.text
     assert case.record.state is ProposalState.PROPOSED
 
 
@@ -234,7 +234,7 @@ def test_a_run_that_goes_on_without_an_answer_approves_nothing(case: Case, by_ha
         case.client.set_flow_run_state(run, Scheduled(name="AwaitingRetry"), force=True)
     case.carry_on(run)
     assert case.state(run).startswith("Failed")
-    assert "is not approved. The run was resumed without an answer." in case.state(run)
+    assert "was not approved. The flow run was resumed without a response." in case.state(run)
     assert (case.variables, case.record.state) == (BEFORE, ProposalState.PROPOSED)
 
 
@@ -250,7 +250,7 @@ def test_an_answer_after_the_expiry_approves_nothing(case: Case) -> None:
     wait_for(lambda: case.state(run).startswith("Failed"), "Prefect fails the run")
     case.client.set_flow_run_state(run, Scheduled(name="AwaitingRetry"), force=True)
     case.carry_on(run)
-    assert "is not approved" in case.state(run)
+    assert "was not approved" in case.state(run)
     assert (case.variables, case.record.state) == (BEFORE, ProposalState.PROPOSED)
 
 
@@ -378,6 +378,8 @@ def test_undo_leaves_what_someone_else_changed(
     case.answer(case.start(), APPROVE)
     case.edit(gpu_count=4, capacity_type="reserved")
     assert case.undo() == 1
-    assert "Someone has changed capacity_type" in capsys.readouterr().err
+    assert (
+        "No changes were made, because capacity_type has been modified" in capsys.readouterr().err
+    )
     assert case.variables == {"gpu_count": 4, "capacity_type": "reserved"}
     assert case.record.state is ProposalState.APPLIED

@@ -123,14 +123,14 @@ def test_nothing_is_deleted_without_a_key_and_where_a_chain_was_changed(
 ) -> None:
     log_decisions(ledger)
     monkeypatch.delenv("PREFECT_GPU_ANCHOR_KEY", raising=False)
-    with pytest.raises(InvalidInput, match="PREFECT_GPU_ANCHOR_KEY is not set"):
+    with pytest.raises(InvalidInput, match="PREFECT_GPU_ANCHOR_KEY is required"):
         close_month(date(2026, 4, 10), policy=policy)
     monkeypatch.setenv("PREFECT_GPU_ANCHOR_KEY", KEY)
     with ledger._writer.begin() as connection:
         connection.execute(
             sa.text("UPDATE decisions SET decided_at = '2025-01-01' WHERE number = 2")
         )
-    with pytest.raises(LedgerError, match="no decision was deleted"):
+    with pytest.raises(LedgerError, match="No decisions were deleted"):
         close_month(date(2026, 4, 10), policy=policy)
     assert left(ledger) == [1, 2, 3, 4, 5, 6]
     assert page("gpu-cost-2026-04"), "the month's report is there all the same"

@@ -72,7 +72,11 @@ def test_a_commitment_is_shown_and_neither_asked_for_nor_looked_up(
     propose_savings(DAY, with_generated=True, policy=policy)
     assert "reserved machines: 1" in page()
     assert "buy the commitment from the provider" in page()
-    missing = next(line for line in page().splitlines() if line.startswith("Not on this server"))
+    missing = next(
+        line
+        for line in page().splitlines()
+        if line.startswith("Unable to modify deployments that do not exist on this server")
+    )
     assert "reserved-" not in missing
     with Ledger.open(ledger_url) as ledger:
         assert not any(name.startswith("reserved-") for name in read_proposals(ledger))

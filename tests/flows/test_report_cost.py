@@ -218,7 +218,7 @@ def test_a_run_over_midnight_is_split_between_days_and_logged_whole(
 
 def test_a_day_with_nothing_is_reported_as_such(ledger: Ledger) -> None:
     report_cost(date(2020, 1, 1))
-    assert "**No run held a GPU.**" in page()
+    assert "**No GPU usage found.**" in page()
 
 
 def test_a_pools_own_ledger_is_read_and_not_the_one_that_pools_share(
@@ -230,7 +230,7 @@ def test_a_pools_own_ledger_is_read_and_not_the_one_that_pools_share(
         report_cost(DAY, pool="vision")
     Ledger.open(url).close()
     report_cost(DAY, pool="vision")
-    assert "**No run held a GPU.**" in page()
+    assert "**No GPU usage found.**" in page()
     report_cost(DAY, pool="speech")
     assert "**$2.00 for 2.00 GPU-hours in 1 run" in page()
 
@@ -252,7 +252,7 @@ def test_without_mlflow_the_day_is_reported_all_the_same(
     report_cost(DAY)
     assert "**$2.00 for 2.00 GPU-hours in 1 run" in page()
     assert logged(tracking_uri) == []
-    assert "there is no block gpu-mlflow-tracking/default" in caplog.text
+    assert "because no block named gpu-mlflow-tracking/default" in caplog.text
 
 
 def test_the_day_is_judged_by_its_weekday_and_planned_days_are_not(ledger: Ledger) -> None:
@@ -261,9 +261,9 @@ def test_the_day_is_judged_by_its_weekday_and_planned_days_are_not(ledger: Ledge
     report_cost(DAY, with_generated=True)
     assert "Daily cost spike: expected" in page(key)
     report_cost(DAY - timedelta(days=1), with_generated=True)
-    assert "No anomaly." in page(key)
+    assert "No anomalies detected." in page(key)
     report_cost(DAY - timedelta(days=1), with_generated=True, rule=ComparisonRule.ROLLING_MEAN)
     assert "7-day mean" in page(key)
     planned = [PlannedActivity(name="sweep", first_day=DAY, last_day=DAY)]
     report_cost(DAY, with_generated=True, planned=planned)
-    assert "the day is not judged, because of planned activity" in page(key)
+    assert "the day was not evaluated because of planned activity" in page(key)

@@ -8,6 +8,6 @@ from gpu_core.decisions.model.errors import InvalidInput
 
 def test_without_a_command_it_says_what_to_give() -> None:
     with pytest.raises(
-        InvalidInput, match=r"(?s)container_command is missing.*job variable.*gpu-kubernetes"
+        InvalidInput, match=r"(?s)container_command is required.*job variable.*gpu-kubernetes"
     ):
         run_container.fn()

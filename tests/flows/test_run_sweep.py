@@ -232,7 +232,7 @@ def test_the_budget_of_the_sweep_is_never_exceeded(trials: Trials) -> None:
     trials.stop(3)
     trials.one_pass(budget_usd=3)
     assert {state for state, _ in trials.states().values()} == {"Failed"}
-    assert "the budget has no room for more" in page(trials)
+    assert "the budget is exhausted" in page(trials)
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def _anomaly(judgement: Judgement, named: set[str]) -> Iterator[str]:
     for cause in causes:
         text = (
             f"Run {cause.run.name}: {format_usd(cause.cost_micro_usd)}, "
-            f"{format_usd(cause.excess_micro_usd)} over its deployment's usual day"
+            f"{format_usd(cause.excess_micro_usd)} above the typical daily cost of its deployment"
         )
         yield wrapped(f"  {text}", "    ")
     if judgement.action is not None:

@@ -49,7 +49,7 @@ def run_reconcile(
     """Print where each dollar of the bill belongs, and mark the runs that it is for.
 
     Raises:
-        InvalidInput: The file is no bill in FOCUS, or the ledger's address cannot be used.
+        InvalidInput: The file is not a valid FOCUS bill, or the ledger's address cannot be used.
         LedgerError: The ledger cannot be read, or written.
     """
     lines, problems = parse_bill(*_read(path))

@@ -95,9 +95,9 @@ def _prices(attempts: Sequence[Attempt], price_ratio: float | None) -> dict[str,
 
 
 def _table(found: SpotHindsight) -> Table:
-    left_out = [f"{count} left out: {reason}" for reason, count in found.left_out.items()]
+    left_out = [f"{count} excluded: {reason}" for reason, count in found.left_out.items()]
     table = Table(
-        title="Finished spot runs compared with the best possible in hindsight",
+        title="Completed spot runs compared with the lowest possible cost",
         caption="; ".join(left_out),
     )
     table.add_column("Run")

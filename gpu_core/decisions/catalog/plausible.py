@@ -54,7 +54,7 @@ def implausible(
     least = LEAST_MICRO_USD_PER_GPU_HOUR * (kind.gpu_count if kind is not None else 1)
     compared = _reference(key, prices)
     if compared is None:
-        low, high, reference_text = float(least), float("inf"), "no GPU is cheaper"
+        low, high, reference_text = float(least), float("inf"), "the minimum price of a GPU"
     else:
         reference, (least_share, most_share), what = compared
         low, high = max(least, reference * least_share), reference * most_share
@@ -68,11 +68,11 @@ def implausible(
         )
     return InvalidInput(
         str(key),
-        "has a price that cannot be",
+        "has an invalid price",
         # A filler of $0.00001 is not shown as $0.0000.
         got=format_usd(micro_usd) if micro_usd >= 100 else f"${micro_usd / MICRO_USD_PER_USD:f}",
         allowed=allowed,
-        remedy="look it up, then accept large changes",
+        remedy="please verify the price and then use --accept-large-changes",
     )
 
 

@@ -143,11 +143,14 @@ def _nonsense(catalog: Catalog, seen: Observation, now: datetime) -> list[Invali
                 InvalidInput(str(key), "has no price", got=micro_usd, allowed="more than 0")
             )
         if TypeKey(key.provider, key.instance_type) not in known:
-            errors.append(InvalidInput(str(key), "is of an unknown instance type"))
+            errors.append(InvalidInput(str(key), "has an unknown instance type"))
         if key.zone is not None and is_zone_name(key.zone, key.region):
             errors.append(
                 InvalidInput(
-                    str(key), "has the name of a zone", got=key.zone, allowed="an id: use1-az4"
+                    str(key),
+                    "must specify a zone ID instead of a zone name",
+                    got=key.zone,
+                    allowed="an id: use1-az4",
                 )
             )
         old = catalog.offerings.get(key)
@@ -155,10 +158,10 @@ def _nonsense(catalog: Catalog, seen: Observation, now: datetime) -> list[Invali
             errors.append(
                 InvalidInput(
                     str(key),
-                    "was seen later than now",
+                    "has a date in the future",
                     got=now.isoformat(),
                     allowed=f"{old.price.seen_until.isoformat()} or later",
-                    remedy="set the clock right",
+                    remedy="please check the system clock",
                 )
             )
     return errors
@@ -186,7 +189,7 @@ def _moved(key: OfferingKey, before: int | None, after: int) -> InvalidInput | N
         str(key),
         f"moved from {format_usd(before)} to {format_usd(after)} per hour",
         allowed=f"less than {DOUBTFUL_FACTOR} times up or down",
-        remedy="look it up, then accept large changes",
+        remedy="please verify the price and then use --accept-large-changes",
     )
 
 

@@ -44,7 +44,7 @@ def _usd_above_zero(value: object, field: str) -> int:
             "is zero",
             got=value,
             allowed="more than 0",
-            remedy="nothing is free: write what an hour costs you, or leave the line out",
+            remedy="the price must not be 0. Please specify the hourly cost or remove the line",
         )
     return amount
 
@@ -228,7 +228,11 @@ def _contradictions(sheet: PriceSheet, _damaged: Collection[str]) -> list[Invali
             at = (_key(TypeKey(sheet.provider, name), price), dated.seen_from)
             if at in seen:
                 errors.append(
-                    InvalidInput(field, "comes twice", remedy="give it another as_of, or remove it")
+                    InvalidInput(
+                        field,
+                        "is specified more than once",
+                        remedy="please specify a different `as_of` date or remove it",
+                    )
                 )
             seen.add(at)
             if price.zone is not None and is_zone_name(price.zone, price.region):
@@ -247,7 +251,8 @@ def _contradictions(sheet: PriceSheet, _damaged: Collection[str]) -> list[Invali
                         "contradicts the source",
                         got=price.source,
                         allowed="one of the two",
-                        remedy="remove from_memory if the price was read there",
+                        remedy="please remove `from_memory` if the price was retrieved from this "
+                        "source",
                     )
                 )
             if dated.seen_until < dated.seen_from:

@@ -141,4 +141,4 @@ def test_times_that_end_after_the_calendar(tmp_path: Path, run: Callable[..., st
     jobs = (_JOB.format(0, 10**9).replace('"a"', f'"{number}"') for number in range(2600))
     (tmp_path / "file").write_text("".join(jobs))
     one_gpu = (*_SIMULATE[:2], "count:1", *_SIMULATE[3:], "jsonl", "--workload", "FILE")
-    assert "lasts too long to be replayed" in run(one_gpu, str(tmp_path / "file"))
+    assert "is too long to be simulated" in run(one_gpu, str(tmp_path / "file"))

@@ -66,9 +66,9 @@ class LineKind(StrEnum):
 class Problem(StrEnum):
     """The reason why a line is in no sum."""
 
-    DUPLICATE = "is the same line again"
+    DUPLICATE = "is a duplicate line"
     CURRENCY = "is in another currency"
-    UNREADABLE = "has a value that cannot be read"
+    UNREADABLE = "contains an invalid value"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +122,10 @@ def parse_bill(
     if missing:
         raise InvalidInput(
             "file",
-            "is no bill in FOCUS",
+            "is not a valid FOCUS bill",
             got=f"no column {listed(missing, limit=len(missing))}",
-            remedy="export the bill in FOCUS 1.0 or newer, such as with AWS Data Exports",
+            remedy="please export the bill in FOCUS 1.0 or later, for example with AWS Data "
+            "Exports",
         )
     seen: Counter[tuple[str | None, ...]] = Counter()
     lines, problems = [], []

@@ -59,7 +59,7 @@ def parse_idle_rule(text: str) -> IdleRule:
     except ValueError:
         raise InvalidInput(
             "idle",
-            "is not a rule for idle capacity",
+            "is not a valid rule for idle capacity",
             got=text,
             allowed=listed(names),
             nearest=nearest_name(text, names),

@@ -73,7 +73,7 @@ def with_reserved_idle(
             "idle",
             "is shared by reservation between teams only",
             got=f"by {', '.join(report.keys)}",
-            remedy="use --by team, or another rule",
+            remedy="please use --by team or a different rule",
         )
     idle_of: dict[Keys, list[Usage]] = {}
     rest: list[Usage] = []

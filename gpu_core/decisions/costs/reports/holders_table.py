@@ -163,7 +163,7 @@ def from_holder_row(row: Row) -> HoldersTableEntry:
 def holders_markdown(entries: Sequence[HoldersTableEntry], most_rows: int = 20) -> str:
     """The holders of GPUs as Markdown: a sentence, and a table with links to the runs."""
     if not entries:
-        return "No run holds GPUs."
+        return "No running flow runs found."
     rows = [
         (
             markdown.flow_run_cell(entry.run, entry.run_id),
@@ -179,7 +179,8 @@ def holders_markdown(entries: Sequence[HoldersTableEntry], most_rows: int = 20) 
     others = len(entries) - len(rows)
     more = f"\n\nand {others} more" if others else ""
     return (
-        f"Runs that hold GPUs, with the cost of the attempt:\n\n{markdown.table(_HEAD, rows)}{more}"
+        "Running flow runs and the cost of their current "
+        f"attempts:\n\n{markdown.table(_HEAD, rows)}{more}"
     )
 
 

@@ -83,7 +83,7 @@ def month_windows(month: date, now: datetime) -> tuple[Window, Window]:
     window = period_window("month", month)
     if window.start > now:
         raise InvalidInput(
-            "month", "has not started", got=f"{month:%Y-%m}", allowed=f"up to {now:%Y-%m}"
+            "month", "has not started yet", got=f"{month:%Y-%m}", allowed=f"up to {now:%Y-%m}"
         )
     return window, period_window("month", month_before(window.start))
 
@@ -93,21 +93,21 @@ def month_markdown(report: MonthReport) -> str:
     total, idle = report.total, report.reports[KEYS[0]]
     parts = [f"# GPU cost in {report.first_day:%B %Y}", f"**{_headline(report)}**"]
     if report.with_generated:
-        parts.append("> **With generated data.** Not all of this was measured.")
+        parts.append("> **With generated data.** This report contains generated sample data.")
     if not report.is_over:
-        parts.append("> The month is not over: these numbers will still grow.")
+        parts.append("> The month is not over yet, so these numbers are incomplete.")
     if total.runs:
         parts.append(_uses(total))
         parts += [_table(key, report.reports[key]) for key in KEYS]
     if idle.idle_micro_usd:
         parts.append(
-            f"Machines cost {format_usd(idle.idle_micro_usd)} more than their runs paid: "
-            f"{idle.idle.gpu_hours:,.2f} idle GPU-hours."
+            f"The cost of idle capacity was {format_usd(idle.idle_micro_usd)} "
+            f"({idle.idle.gpu_hours:,.2f} GPU-hours)."
         )
     if idle.faults_micro_usd:
         parts.append(
             f"Of these, {idle.faults.gpu_hours:,.2f} GPU-hours for "
-            f"{format_usd(idle.faults_micro_usd)} were of GPUs that were not well."
+            f"{format_usd(idle.faults_micro_usd)} were caused by unhealthy GPUs."
         )
     return "\n\n".join(parts) + "\n"
 
@@ -115,7 +115,7 @@ def month_markdown(report: MonthReport) -> str:
 def _headline(report: MonthReport) -> str:
     total = report.total
     if not total.runs:
-        return "No run held a GPU."
+        return "No GPU usage found."
     usage = total.usage
     return (
         f"{format_usd(total.micro_usd)} for {usage.gpu_hours:,.2f} GPU-hours in "
@@ -140,7 +140,7 @@ def _uses(total: CostRow) -> str:
         for use, micro_usd in total.micro_usd_by_use().items()
         if micro_usd
     ]
-    return f"Of that: {', '.join(parts)}." if parts else "None of that has a price."
+    return f"Of that: {', '.join(parts)}." if parts else "No prices are available for this usage."
 
 
 def _table(key: str, report: CostReport) -> str:

@@ -81,7 +81,7 @@ def durations_markdown(found: Sequence[DeploymentDurations]) -> str:
     """The page: a plot of p50 to p99, and both tables."""
     title = f"# Run time and lateness by deployment over {PERIOD.days} days"
     if not found:
-        return f"{title}\n\nNo run of a deployment has ended in this time.\n"
+        return f"{title}\n\nNo completed deployment runs found in this period.\n"
     head = ("Deployment", "Runs", *(f"p{percent}" for percent in _PERCENTS))
     parts = [title, "## Run time", _plot(found)]
     for name, values in (("", "run_time_s"), ("## Lateness", "lateness_s")):
@@ -124,7 +124,9 @@ def _plot(found: Sequence[DeploymentDurations]) -> str:
         for each in shown
     )
     more = count(len(found) - len(shown), "deployment")
-    note = f"\n\n{more} with shorter runs: in the table." if len(found) > len(shown) else ""
+    note = (
+        f"\n\n{more} with shorter runs are listed in the table." if len(found) > len(shown) else ""
+    )
     picture = b64encode(svg.encode()).decode()
     return f"![p50 to p99: {in_words}](data:image/svg+xml;base64,{picture}){note}"
 

@@ -75,7 +75,7 @@ def _links(mlflow: MlflowPages) -> str:
 def _total(attempts: Sequence[Attempt]) -> str:
     over = [attempt for attempt in attempts if attempt.released_at is not None]
     usage = sum_usage(_usage(attempt) for attempt in over)
-    held = "" if len(over) == len(attempts) else "; one still holds its GPUs"
+    held = "" if len(over) == len(attempts) else "; one is still running"
     return (
         f"**Total: {format_cost(usage)}** for {usage.gpu_hours:.4f} GPU-hours in "
         f"{count(len(over), 'attempt')}{held}."

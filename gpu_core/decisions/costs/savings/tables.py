@@ -57,17 +57,21 @@ def savings_tables(found: MonthSavings) -> tuple[SavingsTable, ...]:
 def savings_notes(found: MonthSavings) -> tuple[str, ...]:
     """Notes on amounts that are in no sum or cannot be compared, and on projections."""
     notes = [
-        f"{hours:,.2f} GPU-hours of {kind} are in no sum: a price of theirs is unknown"
+        f"{hours:,.2f} GPU-hours of {kind} are excluded from all totals because of unknown prices"
         for kind, hours in found.unpriced
     ]
     if found.micro_usd and Cluster.CAP in found.unknown_clusters:
-        notes.append("A cluster of the cap needs scale.max_gpus of the policy")
+        notes.append(
+            "To compare with a cluster of the maximum size, set `scale.max_gpus` in the policy"
+        )
     if found.micro_usd and Cluster.COMMITTED in found.unknown_clusters:
-        notes.append("A committed cluster needs a price of `reserved`, or the ratio of the prices")
+        notes.append(
+            "To compare with a committed cluster, specify a `reserved` price or --committed-percent"
+        )
     if found.cheaper_types:
         notes.append(
-            "Savings by another GPU type are projections: they take each run of a deployment to do "
-            "the same work"
+            "Savings from other GPU types are estimates that assume the same amount of work for "
+            "each run of a deployment"
         )
     return tuple(notes)
 

@@ -25,7 +25,7 @@ class Comparison:
     def sentence(self) -> str:
         """The result, for people."""
         if len(self.trials) == 1:
-            return f"One configuration was measured: {self.trials[0].setting}."
+            return f"Only one configuration was measured: {self.trials[0].setting}."
         cheapest = winner_sentence("lowest cost", self.cheapest)
         return f"{cheapest} {winner_sentence('lowest latency', self.fastest)}"
 
@@ -68,4 +68,6 @@ def winner_sentence(what: str, names: Sequence[str]) -> str:
     """The sentence on the winner in, for one, `lowest cost`; several names have no winner."""
     if len(names) == 1:
         return f"{what.capitalize()}: {names[0]}."
-    return f"No winner in {what.split()[-1]}: {'; '.join(names)} differ by noise only."
+    return (
+        f"No statistically significant difference in {what.split()[-1]} between {'; '.join(names)}."
+    )

@@ -143,9 +143,12 @@ class PolicyComparison:
         """The result, for people."""
         largest, limit = self.largest_within, f"{digits(self.limit_s * 1000)} ms"
         if largest is None:
-            answer = f"No batch size keeps the interactive p99 within {limit}."
+            answer = f"All batch sizes exceed the interactive p99 latency limit of {limit}."
         else:
-            answer = f"Largest batch whose interactive p99 stays within {limit}: {largest}."
+            answer = (
+                f"Largest batch size within the interactive p99 latency limit of {limit}: "
+                f"{largest}."
+            )
         return f"{answer} {winner_sentence('lowest cost', self.cheapest)}"
 
 
@@ -207,7 +210,8 @@ def _requests_per_s(trials: dict[int, Trial], demand: InteractiveDemand) -> floa
     if rate >= most:
         raise InvalidInput(
             "requests_per_s",
-            f"is more than the device answers in batches of up to {demand.interactive_batch}",
+            "exceeds the throughput of the device with batches of up to "
+            f"{demand.interactive_batch}",
             got=rate,
             allowed=f"less than {digits(most)}, as in the slowest repeat",
         )

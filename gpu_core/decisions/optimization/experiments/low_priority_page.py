@@ -28,11 +28,12 @@ _HEAD = (
     "Front",
 )
 _NOTE = (
-    "Computed: a simulation of one device. Interactive requests come first, and a batch that has "
-    "started is not interrupted. The backlog has no end. A batch takes as long as a measured one; "
-    "arrivals are a Poisson process, the same for all policies. Whole device: low-priority "
-    "requests pay for all of it. Time used: they pay for their batches, and interactive ones for "
-    "the rest. Intervals are 95% over the repeats."
+    "These results are from a simulation of a single device, using measured batch durations and "
+    "Poisson arrivals that are identical for all policies. Interactive requests are prioritized, "
+    "but running batches are not interrupted. The backlog is assumed to be unlimited. In the "
+    "*Whole device* column, the entire cost is allocated to low-priority requests; in the *Time "
+    "used* column, only the cost of their own batches. All intervals are 95% confidence "
+    "intervals over the repeats."
 )
 
 
@@ -45,7 +46,7 @@ def policies_page(found: PolicyComparison) -> str:
         "# Low-priority requests in batches",
         f"**{escaped(found.sentence)}**",
         f"Measured: {escaped(found.measured.what)}; {count(repeats, 'repeat')} of each batch size, "
-        "in turns. All else is computed from these times.",
+        "in alternating order. All other results are calculated from these times.",
         table(_MEASURED_HEAD, _measured_rows(found)),
         f"Interactive requests: {digits(found.requests_per_s)} a second, answered in batches of up "
         f"to {demand.interactive_batch}, {demand.requests:,} in each repeat. Alone they keep the "

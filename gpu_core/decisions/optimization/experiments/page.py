@@ -31,10 +31,10 @@ _LADDER_HEAD = (
     "In all",
 )
 LATENCY_NOTE = (
-    "Latency: measured, the 99th percentile from the start of a batch to its end; projected, that "
-    "of a batch, no percentile. The time until a batch is full is not in it. Costs are those of a "
-    "device that is never idle, with the 95% interval of the repeats, or the bounds of the "
-    "estimate."
+    "The measured latency is the 99th percentile of the batch duration, while the projected "
+    "latency is the estimated batch duration. The time required to fill a batch is not included. "
+    "Costs assume a device that is never idle and are shown with the 95% interval of the repeats "
+    "or the bounds of the estimate."
 )
 
 
@@ -55,8 +55,9 @@ def comparison_page(
     parts = [
         f"# Inference: {comparison.name}",
         f"**{escaped(comparison.sentence)}**",
-        f"Measured: {escaped(measured.what)}; {count(repeats, 'repeat')} of each configuration, in "
-        "turns. Configurations on the front are dominated by none in cost, latency and quality.",
+        f"Measured: {escaped(measured.what)}; {count(repeats, 'repeat')} of each configuration "
+        "in alternating order. Configurations on the Pareto front are not dominated by any other "
+        "configuration in cost, latency and quality.",
         table(_HEAD, _measured_rows(comparison)),
         trade_off_plot(
             [_measured_point(number, trial) for number, trial in _numbered(comparison.trials)]
@@ -111,7 +112,7 @@ def ladder_sentence(title: str, steps: Sequence[LadderStep]) -> str:
     """The saving of all steps together, for people."""
     last = next((s for s in reversed(steps) if s.cumulative_saving is not None), None)
     if last is None or last.cumulative_saving is None:
-        return f"{title}: no saving is known."
+        return f"{title}: unable to determine the savings."
     word = "saved" if last.cumulative_saving >= 0 else "more"
     within = _within(last.cumulative_verdict, last.origin)
     latencies = steps[0].latency_s, last.latency_s

@@ -30,7 +30,8 @@ def device_price(device: str, usd_per_hour: float | None, catalog: Catalog) -> i
             "usd_per_hour",
             "is missing",
             allowed="USD per hour of the device, 0.000001 or more, such as 0.05",
-            remedy=f"state it: the catalog has no on-demand price of {device}",
+            remedy=f"please specify a price, because no on-demand price was found in the catalog "
+            f"for {device}",
         )
     return catalog.micro_usd_per_gpu_hour(offering)
 

@@ -82,11 +82,11 @@ def project(job: Job, setting: Setting, catalog: Catalog) -> Projection | NoProj
         catalog: Where its price is read: the cheapest on-demand offering, for one GPU.
     """
     if setting.processes != 1:
-        return NoProjection(setting=setting, why="nothing is estimated for a shared GPU")
+        return NoProjection(setting=setting, why="estimates are not available for shared GPUs")
     offering = cheapest_gpu(catalog, setting.device)
     if offering is None:
         return NoProjection(
-            setting=setting, why=f"the catalog has no on-demand price of a {setting.device}"
+            setting=setting, why=f"no on-demand price found in the catalog for {setting.device}"
         )
     kind = replace(catalog.instance_type(offering), gpu_count=1)
     batch = setting.batch_size

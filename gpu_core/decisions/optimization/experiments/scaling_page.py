@@ -21,11 +21,13 @@ _HEAD = (
     "Front",
 )
 _NOTE = (
-    "Computed: replicas of the measured device answer one queue of requests, first come, first "
-    "served, one at a time, each in the mean time of the repeat. Requests are a Poisson process "
-    "with the rate of the hour, and each hour begins without a queue. Scaled at the hour: the "
-    "missing replicas begin to start when the hour does. Scaled ahead: they are ready then. A "
-    "replica costs from the decision to start it. Intervals are 95% over the repeats."
+    "These results are from a simulation in which replicas of the measured device process a "
+    "single first-in, first-out queue with the mean measured duration per request. Request "
+    "arrivals are a Poisson process with an hourly rate, and each hour starts with an empty "
+    "queue. In the strategy *scaled at the hour*, additional replicas are started at the "
+    "beginning of the hour; in *scaled ahead*, they are already available. The cost of a replica "
+    "is counted from the decision to start it. All intervals are 95% confidence intervals over "
+    "the repeats."
 )
 
 
@@ -37,14 +39,14 @@ def scaling_page(found: ScalingComparison) -> str:
         "# Replicas by the demand of the hour",
         f"**{escaped(found.sentence)}**",
         f"Measured: {escaped(found.measured.what)}; one request takes "
-        f"{latency_text(with_interval(times_s))}, {count(len(times_s), 'repeat')}. All else is "
-        "computed from this time.",
-        f"Demand: at the peak what {digits(demand.peak_load)} replicas answer that are never idle. "
-        f"At most {demand.target_load:.0%} busy, the hours from 0 to 23 need {needed} replicas. "
-        f"One takes {digits(demand.startup_s)} s to start.",
+        f"{latency_text(with_interval(times_s))}, {count(len(times_s), 'repeat')}. All other "
+        "results are calculated from this time.",
+        f"The peak demand is equal to the capacity of {digits(demand.peak_load)} fully utilized "
+        f"replicas. With a maximum utilization of {demand.target_load:.0%}, the hours from 0 to "
+        f"23 require {needed} replicas. Starting a replica takes {digits(demand.startup_s)}s.",
         table(_HEAD, _rows(found)),
         trade_off_plot(_points(found)),
-        *(f"- Too few for the peak: {n} fixed." for n in found.too_few),
+        *(f"- Insufficient for the peak demand: {n} fixed." for n in found.too_few),
         _NOTE,
     ]
     return "\n\n".join(parts) + "\n"

@@ -10,7 +10,7 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.optimization.proposals.run_facts import RunFact
 
 IDLE_CAPACITY = "idle capacity"
-IDLE_GPUS = "held GPUs that did nothing"
+IDLE_GPUS = "idle allocated GPUs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ def _lost(facts: Iterable[RunFact]) -> list[Waste]:
         Waste(
             kind=f"work lost: {reason.value}",
             cost_micro_usd=sum(costs),
-            note=f"{len(costs)} attempts ended after their last checkpoint, or had none",
+            note=f"{len(costs)} attempts with work that was not saved in a checkpoint",
         )
         for reason, costs in lost.items()
     ]
@@ -111,7 +111,7 @@ def _idle_gpus(facts: Iterable[RunFact]) -> list[Waste]:
             attempts += len(fact.attempts)
     if not round(cost):
         return []
-    note = f"no kernel ran on them, by the samples of {attempts} attempts"
+    note = f"no kernels were running, according to samples from {attempts} attempts"
     return [Waste(kind=IDLE_GPUS, cost_micro_usd=round(cost), note=note)]
 
 
@@ -119,5 +119,5 @@ def _idle_capacity(capacity: CapacityCost | None) -> list[Waste]:
     idle = None if capacity is None else capacity.idle.micro_usd
     if not idle:
         return []
-    note = "machines were there, and no run held their GPUs"
+    note = "machines without running flow runs"
     return [Waste(kind=IDLE_CAPACITY, cost_micro_usd=idle, note=note)]

@@ -55,7 +55,7 @@ def apply_step(
         now: The moment that counts.
     """
     if not record.is_approved:
-        return ChangeRefused(why="It is not approved.")
+        return ChangeRefused(why="The proposal has not been approved.")
     return change_step(record, current, known, now)
 
 
@@ -67,9 +67,9 @@ def change_step(
 ) -> ChangeStep:
     """The step that would apply this proposal if it is approved. Args as for `apply_step`."""
     if record.state in (ProposalState.APPLIED, ProposalState.VERIFIED, ProposalState.UNDONE):
-        return ChangeRefused(why=f"It is {record.state.value} already.")
+        return ChangeRefused(why=f"The proposal is already {record.state.value}.")
     if current is None or current.deployment_id != record.before.deployment_id:
-        return ChangeRefused(why="The deployment is gone.")
+        return ChangeRefused(why="The deployment no longer exists.")
     if current.digest == record.before.digest:
         other = measured_now(record, known, now)
         if other is not None:
@@ -78,8 +78,8 @@ def change_step(
     if record.begun_at is not None and _before(current, record).digest == record.before.digest:
         return Done()
     return ChangeRefused(
-        why="The deployment has changed since the proposal: its job variables, entrypoint, work"
-        " pool or queue."
+        why="The job variables, entrypoint, work pool or work queue of the deployment have been "
+        "modified since the proposal was created."
     )
 
 
@@ -88,7 +88,9 @@ def _write(current: Target, record: ProposalRecord) -> ChangeStep:
     target = changed(current, record.proposal)
     problem = _request_problem(target)
     if problem is not None and _request_problem(current) is None:
-        return ChangeRefused(why=f"With the change no run of the deployment could start: {problem}")
+        return ChangeRefused(
+            why=f"The change would prevent all runs of the deployment from starting: {problem}"
+        )
     return Write(target=target)
 
 
@@ -108,8 +110,8 @@ def _request_problem(target: Target) -> str | None:
 
 def _measured_text(other: ProposalRecord) -> str:
     return (
-        f"{other.proposal.proposal_id} changed the deployment and is measured until "
-        f"{measured_until(other):%Y-%m-%d %H:%M} UTC: start the flow again then."
+        f"{other.proposal.proposal_id} is being measured on this deployment until "
+        f"{measured_until(other):%Y-%m-%d %H:%M} UTC. Please run the flow again after this time."
     )
 
 
@@ -123,9 +125,11 @@ def undo_step(record: ProposalRecord, current: Target | None) -> ChangeStep:
         current: The deployment as it is; None: it is gone.
     """
     if not _may_be_in_force(record):
-        return ChangeRefused(why=f"It is {record.state.value}: there is nothing to undo.")
+        return ChangeRefused(
+            why=f"The proposal is {record.state.value}, so there are no changes to revert."
+        )
     if current is None or current.deployment_id != record.before.deployment_id:
-        return ChangeRefused(why="The deployment is gone.")
+        return ChangeRefused(why="The deployment no longer exists.")
     if is_set(current, record.proposal.job_variables):
         return Write(target=_before(current, record))
     names = frozenset(record.proposal.job_variables)
@@ -133,7 +137,10 @@ def undo_step(record: ProposalRecord, current: Target | None) -> ChangeStep:
     if values == dict(record.before.values):
         return Done()
     named = ", ".join(sorted(names))
-    return ChangeRefused(why=f"Someone has changed {named} since: nothing is changed.")
+    return ChangeRefused(
+        why=f"No changes were made, because {named} has been modified since the "
+        "proposal was applied."
+    )
 
 
 def _may_be_in_force(record: ProposalRecord) -> bool:
@@ -164,9 +171,9 @@ def approval_problem(
         is_answer: An answer came with the resumption.
     """
     if not is_answer or answered_at is None:
-        return "The run was resumed without an answer."
+        return "The flow run was resumed without a response."
     if expires_at is None:
-        return "It is not known until when the question was open."
+        return "Unable to determine when the approval request expires."
     if answered_at > expires_at:
-        return f"The question had expired at {expires_at:%Y-%m-%d %H:%M} UTC."
+        return f"The approval request expired at {expires_at:%Y-%m-%d %H:%M} UTC."
     return None

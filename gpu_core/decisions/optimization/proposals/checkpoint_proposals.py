@@ -193,16 +193,17 @@ def checkpoint_draft(
         why=_why(case),
         evidence=_evidence(case),
         risk=(
-            "A flow that saves without asking `due()` is not changed by it. Interruptions that "
-            "come more often, or saves that take longer, ask for another interval."
+            "This change has no effect on flows that save checkpoints without calling `due()`. "
+            "If interruptions become more frequent or checkpoints take longer to save, a "
+            "different interval may be required."
         ),
     )
 
 
 def _why(case: CheckpointCase) -> str:
     if case.proposed_s > case.saves.interval_s:
-        return "Saves cost more than the work that interruptions lose."
-    return "Interruptions lose more work than saves cost."
+        return "The cost of saving checkpoints exceeds the cost of work lost to interruptions."
+    return "The cost of work lost to interruptions exceeds the cost of saving checkpoints."
 
 
 def _evidence(case: CheckpointCase) -> tuple[str, ...]:
@@ -213,6 +214,5 @@ def _evidence(case: CheckpointCase) -> tuple[str, ...]:
         "their time; both measured).",
         f"{breaks.interruptions:.0f} attempts in {breaks.exposure_h:,.1f} h ended before their "
         f"run; {saves.unannounced_ratio:.0%} of them lost what was not saved.",
-        f"Stalls and lost work together are least at {format_duration(case.proposed_s)} "
-        "(Daly's formula).",
+        f"The optimal interval according to Daly's formula is {format_duration(case.proposed_s)}.",
     )

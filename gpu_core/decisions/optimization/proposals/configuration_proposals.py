@@ -208,11 +208,11 @@ def _draft(case: ConfigurationCase, facts: Sequence[RunFact], period: Period) ->
         base=case.usual,
         on=other,
         held_s={f.run.flow_run_id: f.held_s * ratio for f in case.usual},
-        why=f"A run costs less on {other} than on {usual}.",
+        why=f"Runs on {other} are less expensive than runs on {usual}.",
         evidence=_evidence(case),
         risk=(
-            "The runs on the two may have had other inputs: the ledger does not know what a run "
-            "was given. Runs that need more memory than these may fail."
+            "The inputs of the compared runs may differ, because inputs are not recorded in the "
+            "ledger. Runs with higher memory requirements may fail."
         ),
     )
 

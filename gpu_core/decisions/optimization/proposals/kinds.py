@@ -62,25 +62,30 @@ class KindRule:
 
 
 _CONFIGURATION = (
-    "The costs of both groups, as far as they and their logarithms differ beyond noise: Welch's "
-    "test, one false proposal in 1,000 nights, shared between all comparisons."
+    "The costs of both groups, if the difference in costs and in their logarithms is "
+    "statistically significant (Welch's t-test, with an overall false positive rate of one "
+    "proposal in 1,000 nights)."
 )
 
 RULES: Mapping[ProposalKind, KindRule] = {
     ProposalKind.SPOT: KindRule(
-        evidence="10 runs, all on-demand and on one GPU type, and a price of spot for that type.",
+        evidence="At least 10 runs, all of them on-demand and on the same GPU type, and a known "
+        "spot price for this type.",
         change="`capacity_type: spot`",
-        simulated="Interruptions at the rate that spot had in the ledger, else in public traces.",
+        simulated="Interruptions at the rate recorded in the ledger for spot capacity, or the "
+        "rate in public traces if there are no records.",
         unit=WorkUnit.GPU_HOUR_OF_WORK,
     ),
     ProposalKind.GPU_TYPE: KindRule(
-        evidence="10 runs of the deployment on each of two GPU types, with as many GPUs.",
+        evidence="At least 10 runs of the deployment on each of two GPU types, with the same "
+        "number of GPUs.",
         change="`gpu_type`",
         simulated=_CONFIGURATION,
         unit=WorkUnit.COMPLETED_RUN,
     ),
     ProposalKind.GPU_COUNT: KindRule(
-        evidence="10 runs of the deployment on each of two numbers of GPUs, of one type.",
+        evidence="At least 10 runs of the deployment for each of two GPU counts, with the same "
+        "GPU type.",
         change="`gpu_count`",
         simulated=_CONFIGURATION,
         unit=WorkUnit.COMPLETED_RUN,
@@ -88,32 +93,36 @@ RULES: Mapping[ProposalKind, KindRule] = {
         too_narrow="19 of 28",
     ),
     ProposalKind.CHECKPOINT_INTERVAL: KindRule(
-        evidence="10 runs with measured saves (`saves`, `save_stall_s`, `expected_loss_s` of their "
-        "attempts), and 5 attempts that ended before their run.",
-        change="`checkpoint_interval`, in seconds: the optimum of [checkpoints](checkpoints.md)",
-        simulated="Stalls and lost work at both intervals, at the rate that attempts ended with; "
-        "the old one must give the recorded cost to 5%. How much chance was in that cost counts.",
+        evidence="At least 10 runs with measured checkpoint saves (`saves`, `save_stall_s` and "
+        "`expected_loss_s` of their attempts) and 5 attempts that ended before their run "
+        "completed.",
+        change="`checkpoint_interval` in seconds, set to the optimal interval (see "
+        "[checkpoints](checkpoints.md))",
+        simulated="Stalls and lost work for both intervals, using the observed interruption "
+        "rate. The simulated cost for the current interval must be within 5% of the recorded "
+        "cost. The interval accounts for random variation in this cost.",
         unit=WorkUnit.GPU_HOUR_BETWEEN_SAVES,
     ),
     ProposalKind.SHARING: KindRule(
-        evidence="10 runs on one whole GPU, all with measured utilisation and memory, under-used "
-        "in the mean (`idle.under_used_below`, by default 30%), and a part of such a GPU that "
-        "another run held, in 90% of whose memory all of them fit.",
+        evidence="At least 10 runs on a single full GPU with measured utilization and memory, a "
+        "mean utilization below `idle.under_used_below` (30% by default), and a fraction of "
+        "this GPU type that was used by another run and has enough memory for all of them "
+        "(with a 10% margin).",
         change="`gpu_fraction` (MPS, time-slicing) or `mig_profile`",
-        simulated="Kernels take up to n times as long on the n-th part of a GPU. How busy the "
-        "neighbours are is not known: from never to always, each as likely. Waits are not "
-        "replayed.",
+        simulated="Kernels that are up to n times slower on 1/n of a GPU. The utilization by "
+        "other runs on the same GPU is unknown and assumed to be uniformly distributed. Wait "
+        "times are not simulated.",
         unit=WorkUnit.COMPLETED_RUN,
     ),
     ProposalKind.RESERVED: KindRule(
-        evidence="Machines recorded for all 28 days, and for their kind a price of `reserved` in "
-        "the ledger, the catalog or the policy.",
-        change="the number of reserved machines of a kind",
-        simulated="Nothing: Student's prediction interval from four weeks. Each machine pays off "
-        "at its lower end.",
+        evidence="Records of machines for all 28 days and a `reserved` price for this machine "
+        "type in the ledger, the catalog or the policy.",
+        change="the number of reserved machines of a specific type",
+        simulated="Not simulated. The interval is a Student's t prediction interval over four "
+        "weeks, and each machine must be worthwhile at its lower bound.",
         unit=WorkUnit.MACHINE_HOUR,
-        by_hand="buy the commitment from the provider; `prefect-gpu cost savings` then shows what "
-        "other terms, such as reserved, saved",
+        by_hand="purchase the commitment from the provider. You can then view the savings with "
+        "`prefect-gpu cost savings`",
     ),
 }
 
@@ -130,32 +139,39 @@ class Unproposed:
 UNPROPOSED = (
     Unproposed(
         change="batch size, precision",
-        why="They change what a run computes. The ledger has neither, so no history shows it.",
-        instead="The [experiments](experiments.md#inference) `batch-size` and `precision` measure "
-        "cost, latency and quality; a person sets what they show.",
+        why="These settings affect the results of a run and are not recorded in the ledger, so "
+        "there is no history to compare.",
+        instead="The [experiments](experiments.md#inference) `batch-size` and `precision` "
+        "measure cost, latency and quality, allowing you to choose the best settings.",
     ),
     Unproposed(
         change="parallelism limit of a deployment",
-        why="The same runs hold the same GPU-hours, later. It saves waits of others, not money.",
-        instead="[Quotas and fair share](policy.md) of the policy bound what a team holds at once.",
+        why="The same runs would use the same number of GPU-hours at a later time. This reduces "
+        "the wait times of other runs but not the cost.",
+        instead="[Quotas and fair share](policy.md) in the policy limit the number of GPUs used "
+        "by a team.",
     ),
     Unproposed(
         change="off-peak schedule",
-        why="On-demand costs the same at each hour, and of spot the ledger has the price only "
-        "while runs hold it: not at the hours that would be proposed.",
-        instead="`capacity_type: auto` with a `deadline` waits for [spot](spot-and-budgets.md).",
+        why="On-demand prices are the same at all hours, and spot prices are only recorded in "
+        "the ledger while runs are using spot capacity.",
+        instead="`capacity_type: auto` with a `deadline` waits for [spot](spot-and-budgets.md) "
+        "capacity.",
     ),
     Unproposed(
         change="MIG partitions",
-        why="The layout of a node is set in the cluster, by its GPU operator; the ledger has the "
-        "instances that runs held, not those that runs waited for.",
-        instead="The proposal `sharing`; the queue says which instance a waiting run lacks.",
+        why="The MIG layout of a node is managed by the GPU operator of the cluster. The ledger "
+        "only contains MIG instances that were used by runs, not those requested by pending "
+        "runs.",
+        instead="Use the `sharing` proposal. The queue displays the MIG instance requested by "
+        "each pending run.",
     ),
     Unproposed(
         change="idle time-out",
-        why="A summary has no order in time, and minutes are kept of process pools only: whether a "
-        "run was done with its GPUs or waited for data is not known, nor which work would stop.",
-        instead="`idle.action: stop` of the policy, which judges by five signals; `optimize` shows "
-        "what held GPUs that did nothing cost.",
+        why="Telemetry summaries do not contain timestamps, and per-minute records are only "
+        "available for process pools. It is therefore not possible to determine whether a "
+        "run had finished using its GPUs or was waiting for data.",
+        instead="Set `idle.action: stop` in the policy to stop idle runs based on five signals. "
+        "The cost of idle GPUs is displayed by `prefect-gpu optimize`.",
     ),
 )

@@ -37,18 +37,18 @@ def change_text(change: Change) -> str:
 def wait_sentence(proposal: Proposal) -> str:
     """The effect on waits and deadlines."""
     if proposal.waits is None:
-        return "Waits: not known. Deadlines: not known."
+        return "The effects on wait times and deadlines are unknown."
     before, after = proposal.waits.before_s, proposal.waits.after_s
     return (
-        f"The mean wait of all runs is {format_duration(before)} in the replay and "
-        f"{format_duration(after)} with the change, if all requested GPUs become available. "
-        "Deadlines are not in the ledger."
+        "In the simulation, the mean wait time of all runs changes from "
+        f"{format_duration(before)} to {format_duration(after)}, assuming that all requested "
+        "GPUs become available. Deadlines are not recorded in the ledger."
     )
 
 
 def proposal_lines(proposal: Proposal) -> list[str]:
     """All that is said about a proposal, as plain sentences."""
-    generated = ["The evidence holds generated runs."] if proposal.has_generated else []
+    generated = ["The evidence includes generated runs."] if proposal.has_generated else []
     held = proposal.kind.rule.too_narrow
     narrow = [f"The range is too narrow: it held the saving in {held} generated histories."]
     return [
@@ -87,7 +87,7 @@ def to_markdown(found: Optimization) -> str:
 def _headline(found: Optimization) -> str:
     spent = f"{format_usd(found.analysis.cost_micro_usd)} in {found.period.days} days"
     if not found.proposals:
-        return f"{spent}; no change is proposed."
+        return f"{spent}; no changes are recommended."
     count = len(found.proposals)
     return f"{spent}; {count} {'change' if count == 1 else 'changes'} proposed."
 

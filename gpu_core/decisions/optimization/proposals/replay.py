@@ -88,8 +88,8 @@ class Calibration:
         """The accuracy of the replay, for people."""
         if self.runs < LEAST_RUNS:
             return (
-                f"{self.runs} runs are too few to check the replay with; {LEAST_RUNS} are needed. "
-                "No saving is shown."
+                f"{self.runs} runs are not enough to validate the simulation ({LEAST_RUNS} "
+                "required), so no savings are displayed."
             )
         said = (
             f"The replay of {self.runs:,} runs gives {self.replayed_gpu_hours:,.1f} GPU-hours "
@@ -101,8 +101,8 @@ class Calibration:
         if self.is_close:
             return said
         return (
-            f"{said} At most {MOST_GPU_HOURS_ERROR:.0%} and {MOST_WAIT_ERROR:.0%} are permitted: "
-            "no saving is shown."
+            f"{said} At most {MOST_GPU_HOURS_ERROR:.0%} and {MOST_WAIT_ERROR:.0%} are allowed, "
+            "so no savings are displayed."
         )
 
 

@@ -130,7 +130,7 @@ def _proposal(days: MachineDays, pool: str, period: Period) -> Proposal | None:
         deployment=name,
         pool=pool,
         changes=(change,),
-        why="These machines are there nearly all the time.",
+        why="These machines are in use almost continuously.",
         evidence=_evidence(days, count),
         first_day=period.first,
         last_day=period.last,
@@ -140,8 +140,8 @@ def _proposal(days: MachineDays, pool: str, period: Period) -> Proposal | None:
         saving=saving,
         waits=None,
         risk=(
-            "A commitment is paid for all of its term, often a year, and cannot be undone; four "
-            "weeks do not show the demand after them."
+            "A commitment has to be paid for its entire term (typically one year) and cannot be "
+            "canceled. The demand may change after the four-week analysis period."
         ),
         has_generated=False,
     )
@@ -181,7 +181,7 @@ def _evidence(days: MachineDays, count: int) -> tuple[str, ...]:
     ratio = days.committed.sum() / days.on_demand.sum()
     held = days.held[:, count - 1].mean()
     return (
-        f"At least {count} of {days.kind} were there on demand for {held:.0%} of the time.",
-        f"A commitment costs {ratio:.0%} of the on-demand price: it pays off for a machine that is "
-        "there for a larger part of the time.",
+        f"At least {count} of {days.kind} were in use on demand for {held:.0%} of the time.",
+        f"A commitment costs {ratio:.0%} of the on-demand price, which is worthwhile for "
+        "machines that are in use for a larger percentage of the time.",
     )

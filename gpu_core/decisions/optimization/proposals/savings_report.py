@@ -50,7 +50,7 @@ def savings_page(
     parts = [found_markdown(found).rstrip()]
     if without_deployment:
         names = ", ".join(sorted(without_deployment))
-        parts.append(f"Not on this server, so that it cannot be changed: {names}.")
+        parts.append(f"Unable to modify deployments that do not exist on this server: {names}.")
     parts += [_declined_text(name, answer) for name, answer in sorted((declined or {}).items())]
     parts.append(record_section(records))
     return "\n\n".join(parts) + "\n"
@@ -59,7 +59,11 @@ def savings_page(
 def _declined_text(name: str, answer: ProposalRecord) -> str:
     by = "a person" if answer.decided_by is None else escaped(answer.decided_by)
     at = answer.decided_at
-    until = "" if at is None else f" It is not asked again before {at + DECLINED_FOR:%Y-%m-%d}."
+    until = (
+        ""
+        if at is None
+        else f" Approval will not be requested again before {at + DECLINED_FOR:%Y-%m-%d}."
+    )
     as_other = answer.proposal.proposal_id
     on = "" if at is None else f" on {at:%Y-%m-%d}"
     return f"{name} was declined by {by}{on}, as {as_other}.{until}"
@@ -75,7 +79,7 @@ def record_section(records: Iterable[ProposalRecord]) -> str:
     head = ("Proposal", "Deployment", "State", "Predicted", "Measured")
     lines.append(table(head, (_row(record) for record in reversed(newest))))
     if len(known) > len(newest):
-        lines.append(f"{len(known) - len(newest)} older proposals are not shown.")
+        lines.append(f"{len(known) - len(newest)} older proposals omitted.")
     lines += [
         f"- {record.proposal.proposal_id}: {escaped(said)}"
         for record in newest

@@ -224,10 +224,9 @@ def sharing_draft(
     part = case.part
     longest = max(longest_stretch(u, part) for u in case.needs.utilization)
     isolation = (
-        "A MIG instance has memory of its own."
+        "MIG instances have dedicated memory."
         if part.variable == "mig_profile"
-        else "The runs on a GPU share its memory: one that takes more than its part makes others "
-        "fail."
+        else "GPU memory is shared, so a run that exceeds its share can cause other runs to fail."
     )
     return draft(
         ProposalKind.SHARING,
@@ -236,11 +235,11 @@ def sharing_draft(
         case.draws,
         period,
         held_s=None,
-        why=f"Its runs use little of a {case.gpu_type}.",
+        why=f"The GPU utilization of its runs on {case.gpu_type} is low.",
         evidence=_evidence(case),
         risk=(
-            f"A run takes up to {longest:.2f} times as long. {isolation} The bill falls only if "
-            "other runs use the rest of the GPU."
+            f"Runs may take up to {longest:.2f} times as long. {isolation} Costs are only "
+            "reduced if the rest of the GPU is used by other runs."
         ),
     )
 
@@ -252,6 +251,6 @@ def _evidence(case: SharingCase) -> tuple[str, ...]:
         f"{median(needs.utilization):.0%} of the time (median), at most "
         f"{max(needs.utilization):.0%}; they used {needs.memory_mib / 1024:.1f} GiB of its memory "
         "at most (all measured).",
-        f"Other runs held {part.variable} {part.value} of a {case.gpu_type} in these days.",
-        f"They held their GPU for {format_duration(sum(f.held_s for f in case.facts))} in all.",
+        f"Other runs used {part.variable} {part.value} on {case.gpu_type} during this period.",
+        f"Their total GPU time was {format_duration(sum(f.held_s for f in case.facts))}.",
     )

@@ -210,11 +210,12 @@ def spot_draft(
         period,
         on=Configuration(case.gpu_type, gpu_count, SPOT),
         held_s=held_by_run(case.facts, held.mean_s),
-        why=f"Spot {case.gpu_type} costs less, also with the work that interruptions lose.",
+        why=f"Spot {case.gpu_type} is less expensive, even when accounting for work lost to "
+        "interruptions.",
         evidence=_evidence(case),
         risk=(
-            f"An interruption {interruptions}, so that a run may end later. Whether there is spot "
-            "capacity at all times is not known."
+            f"An interruption {interruptions}, so runs may finish later. Spot capacity may not "
+            "always be available."
         ),
     )
 
@@ -222,9 +223,9 @@ def spot_draft(
 def _evidence(case: SpotCase) -> tuple[str, ...]:
     terms, hazard = case.terms, case.terms.hazard
     saves = (
-        "None of its attempts saved a checkpoint: an interruption repeats the whole run."
+        "No checkpoints were saved, so an interruption restarts the entire run."
         if case.interval_s is None
-        else f"It saves about every {format_duration(case.interval_s)} of work."
+        else f"Checkpoints are saved approximately every {format_duration(case.interval_s)}."
     )
     return (
         f"{len(case.facts)} runs held on-demand {case.gpu_type} for "

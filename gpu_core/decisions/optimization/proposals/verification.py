@@ -100,7 +100,7 @@ def verification_sentence(proposal: Proposal, found: Verification) -> str:
         f"{saved} {word}, {found.saving:.0%} of the cost for the same work in {found.runs} runs; "
         f"{predicted}."
     )
-    return f"{said} Undo it: {proposal.undo}" if found.should_undo else said
+    return f"{said} To revert it, run: {proposal.undo}" if found.should_undo else said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class Score:
     def sentence(self) -> str:
         """The score, for people."""
         if not self.applied:
-            return "No proposal was applied yet."
+            return "No proposals have been applied yet."
         saved = format_usd(abs(self.saved_micro_usd))
         word = "lost" if self.saved_micro_usd < 0 else "saved"
         return (

@@ -88,7 +88,7 @@ def _refuse_number(text: str) -> None:
     if number is not None:
         raise InvalidInput(
             "question",
-            "has a number that is not read",
+            "contains an unsupported number",
             got=number[0],
             allowed="one time, such as 'last 14 days', 'last week' or '2026-11-24'",
             remedy="leave out what only selects, such as a GPU type: the answer has each",
@@ -135,7 +135,10 @@ def _window(found: re.Match[str], today: date) -> Window:
         days = int(found["days"])
         if not 1 <= days <= _MOST_DAYS:
             raise InvalidInput(
-                "question", "asks for too many or no days", got=days, allowed=f"1 to {_MOST_DAYS}"
+                "question",
+                "specifies an invalid number of days",
+                got=days,
+                allowed=f"1 to {_MOST_DAYS}",
             )
         return _of_days(today - timedelta(days=days), today)
     return _named(found["named"].lower(), today)
@@ -145,10 +148,13 @@ def _iso(text: str, today: date) -> Window:
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        raise InvalidInput("question", "has a day that there is not", got=text) from None
+        raise InvalidInput("question", "contains an invalid date", got=text) from None
     if day > today:
         raise InvalidInput(
-            "question", "asks for the future", got=text, allowed=f"up to {today.isoformat()}"
+            "question",
+            "must not refer to a future date",
+            got=text,
+            allowed=f"up to {today.isoformat()}",
         )
     return Window.of_day(day)
 

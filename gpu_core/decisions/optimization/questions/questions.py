@@ -51,42 +51,43 @@ class Kind:
     """A mean instead of a sum, which has no total."""
 
 
-_PRICED = "what each attempt held, at the price that the ledger has for it"
+_PRICED = "the resources allocated to each attempt, at the price recorded in the ledger"
 
 KINDS: Mapping[Measure, Kind] = MappingProxyType(
     {
         Measure.COST: Kind(unit=Unit.USD, origin=_PRICED),
         Measure.GPU_HOURS: Kind(
-            unit=Unit.GPU_HOURS, origin="GPUs that each attempt held, from admission to release"
+            unit=Unit.GPU_HOURS, origin="GPUs allocated to each attempt, from admission to release"
         ),
         Measure.UNPRICED: Kind(
-            unit=Unit.GPU_HOURS, origin="GPU-hours of attempts that the ledger has no price for"
+            unit=Unit.GPU_HOURS, origin="GPU-hours of attempts without a price in the ledger"
         ),
-        Measure.WASTE: Kind(unit=Unit.USD, origin=f"the part of the time in question of {_PRICED}"),
+        Measure.WASTE: Kind(unit=Unit.USD, origin=f"the requested share of {_PRICED}"),
         Measure.LOST: Kind(
-            unit=Unit.USD, origin="the time after the last checkpoint of attempts that ended early"
+            unit=Unit.USD,
+            origin=("the time since the last checkpoint of attempts that did not complete"),
         ),
         Measure.SAVED: Kind(
-            unit=Unit.USD, origin="the time up to the checkpoint that a later attempt restored"
+            unit=Unit.USD, origin="the time up to the checkpoint restored by a later attempt"
         ),
-        Measure.ENDS: Kind(unit=Unit.COUNT, origin="attempts by the reason of their end"),
-        Measure.RUNS: Kind(unit=Unit.COUNT, origin="flow runs with an attempt in this time"),
+        Measure.ENDS: Kind(unit=Unit.COUNT, origin="attempts by end reason"),
+        Measure.RUNS: Kind(unit=Unit.COUNT, origin="flow runs with an attempt in this period"),
         Measure.WAIT: Kind(
             unit=Unit.HOURS,
             origin="from submission to admission, and from an attempt's end to the next one's",
             is_mean=True,
         ),
         Measure.HELD: Kind(
-            unit=Unit.HOURS, origin="from admission to release of each attempt in this time"
+            unit=Unit.HOURS, origin="from admission to release of each attempt in this period"
         ),
         Measure.BORROWED: Kind(
             unit=Unit.GPU_HOURS,
-            origin="GPUs that each team held at a time beyond its nominal quota in the policy",
+            origin="GPUs used by each team in excess of its nominal quota in the policy",
         ),
         Measure.BUSY: Kind(
             unit=Unit.RATIO,
-            origin="samples of the attempts' GPUs, by held time; attempts without samples are left "
-            "out",
+            origin="GPU samples of all attempts, weighted by time, excluding attempts without "
+            "samples",
             is_mean=True,
         ),
     }

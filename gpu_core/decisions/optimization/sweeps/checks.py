@@ -10,7 +10,7 @@ from gpu_core.decisions.optimization.sweeps.trials import SweepTrial, TrialStatu
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.spot.run_budget import spent_micro_usd
 
-_ANEW = "give the sweep another name"
+_ANEW = "please choose a different name for the sweep"
 """The remedy: a trial never gets back what it has lost or not logged, whatever is corrected
 later."""
 
@@ -51,7 +51,8 @@ def refuse_other_sweep(
     if missing is not None:
         raise InvalidInput(
             "trials", "lack one that has started", got=dict(missing),
-            remedy=f"list it too, or give the sweep another name than {request.name}",
+            remedy=f"list it too, or please choose a different name for the sweep than "
+                f"{request.name}",
         )  # fmt: skip
 
 

@@ -77,11 +77,11 @@ def sweep_sentence(
     trial, run = _ranked(plan, trials, runs)[0]
     metric = _last(run)
     if metric is None:
-        return f"No trial has a {request.metric} yet; {money}, {parked}."
+        return f"No trial has logged {request.metric} yet; {money}, {parked}."
     rung = format_usd(plan.rung_micro_usd(len(run.metrics) - 1))
-    tail = "; the budget has no room for more" if decided.is_spent else ""
+    tail = "; the budget is exhausted" if decided.is_spent else ""
     return (
-        f"Trial {trial.number} leads with {request.metric} {digits(metric, 4)} at {rung}; "
+        f"Trial {trial.number} is leading with {request.metric} {digits(metric, 4)} at {rung}; "
         f"{money}, {parked}{tail}."
     )
 
@@ -145,16 +145,17 @@ def _saved_and_risked(
 ) -> Iterable[str]:
     whole = len(runs) * plan.rung_micro_usd(plan.last_rung)
     yield (
-        f"Saved: parked trials would cost {format_usd(decided.saved_micro_usd)} more up to the "
-        f"last rung; all trials to the last rung cost {format_usd(whole)}."
+        f"Savings: running the parked trials would cost {format_usd(decided.saved_micro_usd)} "
+        "more up to the last rung. Running all trials up to the last rung would cost "
+        f"{format_usd(whole)}."
     )
     chance = (
-        "unknown, as too few trials were promoted"
+        "unknown, because too few trials were promoted"
         if decided.lost_chance is None
         else f"{decided.lost_chance:.0%} by the metrics of this sweep"
     )
     yield (
-        f"Risked: the chance that a parked trial is better than the best is {chance}. "
+        f"Risk: the probability that a parked trial outperforms the best trial is {chance}. "
         f"In simulated sweeps {_SIMULATED_LOSSES} parked the best of 27 trials."
     )
 
@@ -162,6 +163,7 @@ def _saved_and_risked(
 def _how_to_resume(request: SweepRequest, decided: SweepDecision) -> Iterable[str]:
     if SweepStep.PARK in decided.steps.values():
         yield (
-            "A parked trial keeps its newest checkpoint. To resume trials 3 and 5, run the sweep "
+            "The latest checkpoint of each parked trial is retained. To resume trials 3 and 5, "
+            "run the sweep "
             f"{request.name} again with the same parameters and `keep: [3, 5]`."
         )

@@ -434,10 +434,10 @@ def _moment(at_s: float) -> datetime:
     except OverflowError:
         raise InvalidInput(
             "workload",
-            "lasts too long to be replayed",
+            "is too long to be simulated",
             got=at_s,
-            allowed="an end before the year 9999, in seconds from the first job",
-            remedy="check that its times are in seconds",
+            allowed="times in seconds from the first job, ending before the year 9999",
+            remedy="please ensure that all times are specified in seconds",
         ) from None
 
 

@@ -77,7 +77,7 @@ def named_policy(name: str) -> Policy:
     if data is None:
         raise InvalidInput(
             "policy",
-            "is neither a file nor a known policy",
+            "is neither a file nor the name of a policy",
             got=name,
             allowed=listed(POLICY_NAMES),
             nearest=nearest_name(name, POLICY_NAMES),

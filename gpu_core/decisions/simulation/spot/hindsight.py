@@ -30,11 +30,11 @@ _START_STEP_S = 15
 class NoHindsight(StrEnum):
     """The reason why a run has no result."""
 
-    NO_SPOT = "it never held spot"
-    NOT_ENDED = "it has not ended"
-    SEVERAL_KINDS = "its attempts had different GPUs"
-    NO_PRICE = "its price, or that of on-demand, is not known"
-    NO_WORK = "none of its work was kept"
+    NO_SPOT = "it did not use spot capacity"
+    NOT_ENDED = "it is still running"
+    SEVERAL_KINDS = "its attempts used different GPUs"
+    NO_PRICE = "its price or the on-demand price is unknown"
+    NO_WORK = "no work was preserved"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ class Task:
             least_h = (self.work_s + self.changeover_s) / SECONDS_PER_HOUR
             raise InvalidInput(
                 "deadline-hours",
-                "cannot be met even on on-demand",
+                "cannot be met even with on-demand capacity",
                 got=round(self.deadline_s / SECONDS_PER_HOUR, 3),
                 allowed=f"{least_h:.3f} (task and one changeover) or more, in whole ticks",
             )

@@ -68,7 +68,7 @@ def test_a_bill_is_explained_to_the_cent(
     }
     assert document["billed_micro_usd"] == 23_500_000
     assert [each["step"] for each in document["lines"]] == [None, "tax", "other_nodes"]
-    assert err == "line 4 is the same line again; skipped\nSkipped lines: 1.90 USD\n"
+    assert err == "line 4 is a duplicate line; skipped\nSkipped lines: 1.90 USD\n"
 
 
 def test_what_is_not_counted_has_its_amount_by_currency(
@@ -118,7 +118,7 @@ def test_the_table_leads_from_the_ledger_to_the_bill(
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        pytest.param("", "is no bill in FOCUS", id="an empty file"),
+        pytest.param("", "is not a valid FOCUS bill", id="an empty file"),
         pytest.param("Cost,Service\n1,EC2\n", "no column BilledCost", id="another export"),
         pytest.param(
             f"{','.join(line())}\n{'t' * 140_000}\n", "cannot be read as CSV", id="endless tags"

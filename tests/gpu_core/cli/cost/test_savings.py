@@ -58,8 +58,8 @@ def test_the_tables_say_what_was_saved_and_what_is_missing(
     assert lines["the cluster"][0].strip() == "$31,680.00"
     assert lines["elasticity"][0].strip() == "-$31,040.00"
     assert lines["spot"][0].strip() == "-$110.00"
-    assert "2.00 GPU-hours of 1 × a10g are in no sum" in reported.err
-    assert "needs scale.max_gpus of the policy" in reported.err
+    assert "2.00 GPU-hours of 1 × a10g are excluded from all totals" in reported.err
+    assert "set `scale.max_gpus` in the policy" in reported.err
 
 
 def test_a_policy_adds_its_cap_and_a_percentage_the_commitment(

@@ -130,7 +130,7 @@ def test_the_best_possible_for_a_ledgers_runs(
     assert main(["spot-replay", "--ledger", str(ledger)]) == 0
     out = capsys.readouterr().out
     assert "1.75" in out
-    assert "1 left out: it has not ended" in out
+    assert "1 excluded: it is still running" in out
 
 
 def test_a_task_on_a_ledgers_own_spot(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:

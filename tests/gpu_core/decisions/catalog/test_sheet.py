@@ -30,8 +30,8 @@ def with_price(**price):
         ),
         pytest.param(
             with_price(usd_per_hour=0),
-            "instance_types.x.prices.0.usd_per_hour is zero (got 0); allowed: more than 0; nothing "
-            "is free: write what an hour costs you, or leave the line out",
+            "instance_types.x.prices.0.usd_per_hour is zero (got 0); allowed: more than 0; the "
+            "price must not be 0. Please specify the hourly cost or remove the line",
             id="nothing is free",
         ),
         pytest.param(

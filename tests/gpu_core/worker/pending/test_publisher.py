@@ -163,7 +163,7 @@ def test_the_page_of_the_queue_says_first_who_holds_gpus():
     assert careful < held < waiting
     published(client)
     assert client.tables["gpu-holders-gpu"] == []
-    assert "No run holds GPUs." in client.descriptions["gpu-queue-gpu"]
+    assert "No running flow runs found." in client.descriptions["gpu-queue-gpu"]
 
 
 @pytest.mark.parametrize(

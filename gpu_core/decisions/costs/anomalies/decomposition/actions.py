@@ -59,7 +59,10 @@ def propose(found: Decomposition, now: Sequence[Part], before: Sequence[Part]) -
 
 def _action(said: str, micro_usd: int) -> Action:
     left = max(0, micro_usd)
-    return Action(text=f"{said}; a day then costs {format_usd(left)}.", micro_usd_per_day=left)
+    return Action(
+        text=f"{said} to reduce the daily cost to {format_usd(left)}.",
+        micro_usd_per_day=left,
+    )
 
 
 def _said(cause: Contribution) -> str | None:
@@ -68,23 +71,23 @@ def _said(cause: Contribution) -> str | None:
     of = f"{cause.sources[0]}{many}" if cause.sources else ""
     match cause.driver:
         case Driver.NEW:
-            return f"Pause {name}, or give it a budget"
+            return f"Pause {name} or set a budget for it"
         case Driver.RUN_TIME:
-            return f"Find out what makes runs of {name} longer"
+            return f"Investigate why the run duration of {name} has increased"
         case Driver.GPU_COUNT:
             return f"Set gpu_count of {name} back to {_number(before)}"
         case Driver.IDLE:
             return f"Stop the idle runs of {name}"
         case Driver.RETRIES:
-            return f"Fix what makes runs of {name} fail, or retry them less often"
+            return f"Investigate the failures of {name} or reduce the number of retries"
         case Driver.FAULTS:
-            return f"Fix what makes runs of {name} fail"
+            return f"Investigate the failures of {name}"
         case Driver.INTERRUPTIONS:
-            return f"Save checkpoints of {name} more often, or run it on-demand"
+            return f"Reduce the checkpoint interval of {name} or use on-demand capacity"
         case Driver.NODE_WAIT:
-            return f"Pull images of {name} before its runs start"
+            return f"Pre-pull the container images of {name}"
         case Driver.PRICE:
-            return f"Move {of} to offerings at the earlier price"
+            return f"Move {of} to offerings with the previous price"
         case Driver.GPU_TYPE:
             return f"Set gpu_type of {name} back to {before}"
         case Driver.CAPACITY_TYPE:
@@ -92,7 +95,7 @@ def _said(cause: Contribution) -> str | None:
         case Driver.ZONE:
             return f"Move {of} back to {before}"
         case Driver.CPU_AND_MEMORY:
-            return f"Request as much CPU and memory for {name} as before"
+            return f"Reset the CPU and memory requests of {name} to their previous values"
     return None
 
 
@@ -106,10 +109,10 @@ def _limit_runs(found: Decomposition, cause: Contribution, now: Sequence[Part]) 
     limited = [(limit, _limited_cost(parts, limit)) for limit in range(_peak(parts) - 1, 0, -1)]
     fits = [pair for pair in limited if pair[1] <= most]
     if not fits:
-        said = f"Give {cause.subject} a budget of {format_usd(round_half_up(wanted))} a day"
+        said = f"Set a budget for {cause.subject} of {format_usd(round_half_up(wanted))} a day"
         return _action(said, found.cost_micro_usd - cause.micro_usd)
     limit, cost = min(fits, key=lambda pair: (pair[1] > wanted, -pair[0]))
-    said = f"Limit runs of {cause.subject} to {limit} at a time"
+    said = f"Set a concurrency limit of {limit} for {cause.subject}"
     return _action(said, others + round_half_up(cost))
 
 
@@ -126,7 +129,7 @@ def _limit_duration(
     )
     if len(longer) > _FEW * len(runs) or saved < _ENOUGH * cause.micro_usd:
         return None
-    said = f"Set max_duration of {cause.subject} to {hours}h, longer than any earlier run"
+    said = f"Set max_duration of {cause.subject} to {hours}h (longer than all previous runs)"
     return _action(said, found.cost_micro_usd - round_half_up(saved))
 
 

@@ -21,7 +21,7 @@ def contribution_text(cause: Contribution) -> str:
     name, before, now = cause.subject, cause.before, cause.now
     match cause.driver:
         case Driver.NEW:
-            return f"{name} is new: the days before have no run of it"
+            return f"{name} is new, with no runs in the previous days"
         case Driver.STOPPED:
             return f"{name} did not run"
         case Driver.RUNS:
@@ -41,7 +41,7 @@ def contribution_text(cause: Contribution) -> str:
         case Driver.ZONE:
             return f"Zone of {name}: {now} instead of {before}"
         case Driver.OTHER:
-            return "Not explained by the runs of these days"
+            return "Not attributable to specific runs"
     noun = _HOURS_LOST[cause.driver].format(name)
     return f"{noun}: {_number(now)} GPU-hours instead of {_number(before)}"
 

@@ -57,7 +57,7 @@ def runs_behind(
 
 
 def _excesses(today: Sequence[RunCost], usual: Mapping[str, int]) -> list[RootCause]:
-    """The cost of each run of the day over its deployment's usual day.
+    """The cost of each run of the day above the typical daily cost of its deployment.
 
     A deployment's usual day is used up by its cheapest runs first. So a single dear run stands
     out among ordinary ones, and of a hundred ordinary ones where one is usual, all but one count.

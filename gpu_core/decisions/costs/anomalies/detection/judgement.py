@@ -84,7 +84,7 @@ def describe_change(cost_micro_usd: int, expected_micro_usd: int) -> str:
     if cost_micro_usd == expected_micro_usd:
         return "as expected"
     if expected_micro_usd == 0:
-        return "nothing was expected"
+        return "no cost was expected"
     percent = abs(Fraction(100 * (cost_micro_usd - expected_micro_usd), expected_micro_usd))
     if percent < 1:
         return "as expected"

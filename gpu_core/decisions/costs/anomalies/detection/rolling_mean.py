@@ -95,8 +95,8 @@ def _judge(
             verdict=AnomalyVerdict.NOT_ENOUGH_HISTORY,
             cost_micro_usd=cost,
             expected_micro_usd=None,
-            summary=f"{scope}: {format_usd(cost)}; not enough history to judge it "
-            f"({limits.history_days} days are needed)",
+            summary=f"{scope}: {format_usd(cost)}; not enough history to evaluate it "
+            f"({limits.history_days} days required)",
         )
     before = sum(_priced(costs.get(past, ())) for past in history)
     mean = before // len(history)

@@ -97,14 +97,12 @@ class _Judge:
         if activity is not None:
             return self._said(
                 scope, cost, None, AnomalyVerdict.PLANNED,
-                f"{scope}: {format_usd(cost)}; not judged: {activity.name}",
+                f"{scope}: {format_usd(cost)}; not evaluated because of {activity.name}",
             )  # fmt: skip
         first = next((i for i, amount in enumerate(costs) if amount > 0), len(costs))
         days = [i for i in range(first, len(costs)) if not _rests(costs[first:]) or costs[i]]
         if not days or days[-1] != len(costs) - 1:
-            return self._said(
-                scope, cost, None, AnomalyVerdict.USUAL, f"{scope}: nothing was spent"
-            )
+            return self._said(scope, cost, None, AnomalyVerdict.USUAL, f"{scope}: no cost")
         is_every_day = len(days) == len(costs) - first
         points = detect(
             [costs[i] for i in days],
@@ -155,8 +153,8 @@ class _Judge:
         if allowance is None or cost <= allowance.micro_usd or cost <= FLOOR_MICRO_USD:
             return self._said(
                 scope, cost, None, AnomalyVerdict.NOT_ENOUGH_HISTORY,
-                f"{scope}: {format_usd(cost)}; not enough history to judge it (it has {days_known} "
-                f"of {DAYS_NEEDED} days)",
+                f"{scope}: {format_usd(cost)}; not enough history to evaluate it ({days_known} "
+                f"of {DAYS_NEEDED} days available)",
             )  # fmt: skip
         since = _dear_since(costs, allowance)
         first = self._history.day_at(since)

@@ -34,7 +34,7 @@ def describe_anomaly(
     return (
         f"Daily cost {_NOUNS[kind]}{_of(scope)}: expected {_usd(expected_micro_usd)}, "
         f"actual {_usd(cost_micro_usd)} ({describe_change(cost_micro_usd, expected_micro_usd)}); "
-        f"{abs(sigmas):.1f} standard deviations {above} what is usual{lasting}"
+        f"{abs(sigmas):.1f} standard deviations {above} the expected cost{lasting}"
     )
 
 
@@ -42,7 +42,7 @@ def describe_new(scope: Scope, cost_micro_usd: int, allowance: DailyAllowance) -
     """A part without a history, compared with its budget or its peers."""
     reference = _usd(allowance.reference_micro_usd)
     compared = (
-        f"the most expensive of {count(allowance.peers, 'peer')} usually costs {reference}"
+        f"the most expensive of {count(allowance.peers, 'peer')} typically costs {reference}"
         if allowance.peers
         else f"its budget allows {reference} a day"
     )

@@ -40,9 +40,9 @@ def anomaly_markdown(judgement: Judgement, named: set[str]) -> str:
     if why is not None and why.contributions:
         paragraphs += [_why(why), *_where(why)]
     if causes:
-        paragraphs.append("\n".join(["Runs behind it:", "", *map(_behind, causes)]))
+        paragraphs.append("\n".join(["Contributing runs:", "", *map(_behind, causes)]))
     if judgement.action is not None:
-        paragraphs.append(f"Proposed: {escaped(judgement.action.text)}")
+        paragraphs.append(f"Recommended action: {escaped(judgement.action.text)}")
     return "\n\n".join(paragraphs)
 
 
@@ -89,7 +89,7 @@ def _behind(cause: RootCause) -> str:
     return (
         f"- {_run(cause.run)} of {escaped(source)} ({escaped(cause.run.team or 'no team')}): "
         f"{format_usd(cause.cost_micro_usd)}, of which {format_usd(cause.excess_micro_usd)} "
-        "over its deployment's usual day"
+        "above the typical daily cost of its deployment"
     )
 
 

@@ -34,7 +34,10 @@ def _week(day: date, first: date, costs: DailyCosts) -> list[str]:
         return []
     last, before = _sum(_days_up_to(day), costs), _sum(_days_up_to(day, _WEEK_DAYS), costs)
     if not before:
-        return [f"The last 7 days cost {format_usd(last)}, the 7 days before nothing."]
+        return [
+            f"The last 7 days cost {format_usd(last)}, compared with no cost in the previous "
+            "7 days."
+        ]
     percent = round(Fraction(100 * (last - before), before))
     change = (
         f"{abs(percent)}% {'more' if percent > 0 else 'less'} than" if percent else "as much as"

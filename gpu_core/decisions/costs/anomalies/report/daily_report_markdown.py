@@ -100,7 +100,7 @@ def _team_row(name: str, group: GroupCost, verdict: str) -> dict[str, str]:
 
 def _headline(report: DayReport) -> str:
     if not report.costs:
-        return "No run held a GPU."
+        return "No GPU usage found."
     usage = report.total.usage
     expected = report.judgements[0].expected_micro_usd
     said = (
@@ -110,39 +110,43 @@ def _headline(report: DayReport) -> str:
     if expected is None:
         return f"{said}; {_why_not_compared(report.judgements[0])}."
     if not report.is_day_over:
-        return f"{said} so far; {format_usd(expected)} are expected of the whole day."
+        return f"{said} so far. The expected cost for the entire day is {format_usd(expected)}."
     change = describe_change(usage.micro_usd, expected)
     return f"{said}: {change} ({format_usd(expected)} expected)."
 
 
 def _why_not_compared(judgement: Judgement) -> str:
     if judgement.verdict is AnomalyVerdict.PLANNED:
-        return "the day is not judged, because of planned activity"
-    return "not enough history to compare it with"
+        return "the day was not evaluated because of planned activity"
+    return "not enough history for a comparison"
 
 
 def _notes(report: DayReport) -> list[str]:
     notes = []
     generated = [c for c in report.costs if c.run.provenance is Provenance.GENERATED]
     if generated and len(generated) == len(report.costs):
-        notes.append("> **Generated data.** Nothing here was measured: it shows what a report is.")
+        notes.append(
+            "> **Generated data.** This report is a demonstration and does not contain "
+            "any measured data."
+        )
     elif generated:
         usage = total(generated).usage
         notes.append(
             f"> **Partly generated data.** {format_cost(usage)} of the total, in "
-            f"{_count(len(generated), 'run')}, was generated and not measured."
+            f"{_count(len(generated), 'run')}, is generated sample data."
         )
     if report.generated_before:
         runs = _count(report.generated_before, "generated run")
-        notes.append(f"> **Generated history.** The days before hold {runs}.")
+        notes.append(f"> **Generated history.** The previous days contain {runs}.")
     if not report.is_day_over:
-        notes.append("> The day is not over: these numbers will still grow.")
+        notes.append("> The day is not over yet, so these numbers are incomplete.")
     unpriced = report.total.usage.unpriced_gpu_s
     if unpriced:
         types = sorted({a.gpu_type or "no type" for a in _unpriced_attempts(report.costs)})
         notes.append(
             f"> **Unpriced: {unpriced / SECONDS_PER_HOUR:.2f} GPU-hours** ({', '.join(types)}) "
-            "have no price and are in no sum of money here. Give these GPU types a price."
+            "do not have a price and are not included in any cost. Please set a price for these "
+            "GPU types."
         )
     return notes
 
@@ -160,13 +164,13 @@ def _anomalies(report: DayReport) -> list[str]:
     flagged = [j for j in report.judgements if j.is_anomaly and not _is_total_again(j, report)]
     if not flagged:
         is_judged = report.judgements[0].verdict is AnomalyVerdict.USUAL
-        return ["No anomaly."] if is_judged else []
+        return ["No anomalies detected."] if is_judged else []
     named: set[str] = set()
     new = [anomaly_markdown(j, named) for j in flagged if j.is_new]
     known = [anomaly_markdown(j, named) for j in flagged if not j.is_new]
     return [
         *(["## Unusual cost", *new] if new else []),
-        *(["## Unusual cost that was reported before", *known] if known else []),
+        *(["## Previously reported cost anomalies", *known] if known else []),
     ]
 
 
@@ -261,7 +265,7 @@ def _setbacks(costs: Iterable[RunCost]) -> list[str]:
         for reason, setbacks in sorted(by_reason.items(), key=lambda item: item[0] or "")
     ]
     head = ("Ended by", "Lost", "Saved", "Attempts")
-    return [_preemption_sentence(by_reason), _table("Attempts that did not complete", head, rows)]
+    return [_preemption_sentence(by_reason), _table("Incomplete attempts", head, rows)]
 
 
 def _idle(capacity: CapacityCost | None) -> list[str]:
@@ -288,8 +292,8 @@ def _idle(capacity: CapacityCost | None) -> list[str]:
     head = ("Node", "Cost", "Idle", "Idle GPU-hours", "GPU-hours")
     beyond = capacity.beyond_micro_usd
     note = (
-        f"Runs paid {format_usd(beyond)} more than the used time of their machines costs: "
-        "attempts overlap, or prices differ."
+        f"The cost charged to runs exceeds the cost of the machines by {format_usd(beyond)}, "
+        "because of overlapping attempts or price differences."
     )
     return [_table("Machines and idle GPUs", head, rows), *([note] if beyond else [])]
 
@@ -301,12 +305,12 @@ def _preemption_sentence(by_reason: Mapping[EndReason | None, list[Setback]]) ->
         for setback in by_reason.get(reason, ())
     ]
     if not taken:
-        return "No run lost its GPUs to another run or to the provider."
+        return "No preemptions or interruptions occurred."
     lost = sum_usage(s.lost for s in taken)
     saved = sum_usage(s.saved for s in taken)
     return (
-        f"Preemption and interruption ended {_count(len(taken), 'attempt')} and cost "
-        f"{format_cost(lost)} of lost work; checkpoints saved {format_cost(saved)}."
+        f"{_count(len(taken), 'attempt')} ended because of preemption or interruption, with "
+        f"{format_cost(lost)} of lost work. Checkpoints preserved {format_cost(saved)} of work."
     )
 
 

@@ -63,7 +63,7 @@ def _runs(wastes: Sequence[tuple[RunCost, GpuUseCost]]) -> list[str]:
     ]
     count = f"{len(found)} run" + ("" if len(found) == 1 else "s")
     limit = format_ratio(policy.under_used_below)
-    said = f"{count} used their GPUs under {limit}; the costliest idle time first:"
+    said = f"{count} had a GPU utilization below {limit}, sorted by the cost of idle time:"
     return [said, table(("Run", *_HEAD), rows)]
 
 

@@ -123,7 +123,7 @@ def test_markdown_of_many_holders_says_how_many_more():
     page = holders_markdown([entry()] * 25, most_rows=20)
     assert page.count("/runs/flow-run/") == 20
     assert page.endswith("and 5 more")
-    assert holders_markdown([]) == "No run holds GPUs."
+    assert holders_markdown([]) == "No running flow runs found."
 
 
 def test_the_holders_of_a_pool_have_a_key_that_prefect_accepts():

@@ -66,7 +66,7 @@ def test_hours_of_gpus_that_were_not_well_are_named() -> None:
     now = with_idle(report(1.0), hour.times(3), IdleRule.NONE, hour)
     page = month(now, report(1.0))
     assert "Machines cost $6.00 more than their runs paid: 3.00 idle GPU-hours." in page
-    assert "Of these, 1.00 GPU-hours for $2.00 were of GPUs that were not well." in page
+    assert "Of these, 1.00 GPU-hours for $2.00 were caused by unhealthy GPUs." in page
     assert "not well" not in month(report(1.0), report(1.0))
 
 
@@ -77,7 +77,7 @@ def test_a_month_that_is_not_over_says_so() -> None:
 
 def test_a_month_without_a_run_is_reported_as_such() -> None:
     page = month(report(1.0, teams=0), report(1.0))
-    assert "**No run held a GPU.**" in page
+    assert "**No GPU usage found.**" in page
     assert "## By" not in page
 
 

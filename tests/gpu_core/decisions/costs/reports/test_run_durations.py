@@ -114,4 +114,4 @@ def test_the_plot_shows_a_name_whole_or_says_that_it_is_cut(name, want):
 
 
 def test_without_runs_it_says_so():
-    assert "No run of a deployment has ended in this time." in durations_markdown(())
+    assert "No completed deployment runs found in this period." in durations_markdown(())

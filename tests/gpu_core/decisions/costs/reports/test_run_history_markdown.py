@@ -43,7 +43,7 @@ def test_every_attempt_has_a_row_and_every_ending_a_sentence() -> None:
     ]
     assert "**Attempt 1:** Preempted: 'urgent' is more urgent." in page
     assert page.startswith("**Total: $")
-    assert " in 1 attempt; one still holds its GPUs.\n" in page
+    assert " in 1 attempt; one is still running.\n" in page
 
 
 def test_the_total_is_the_sum_of_the_attempts_and_comes_first() -> None:

@@ -212,7 +212,10 @@ def test_the_section_of_the_nightly_report_is_markdown_with_the_same_numbers() -
     assert page.startswith("## Savings this month\n\nFrom 2026-03-04 12:00 up to 2026-03-05 12:00")
     assert "| saved by spot | -$110.00 |" in page
     assert "| elasticity | -$512.00 |" in page
-    assert "A cluster of the cap needs scale.max\\_gpus of the policy." in page
+    assert (
+        "To compare with a cluster of the maximum size, set `scale.max\\_gpus` in the policy."
+        in page
+    )
 
 
 def test_the_page_cuts_no_label_and_shows_the_saving_in_a_narrow_window() -> None:

@@ -73,7 +73,7 @@ def test_a_comparison_names_the_winner_and_the_trade_off() -> None:
 def test_within_noise_there_is_no_winner() -> None:
     found = compare_trials("batch-size", [trial(1, 90, 100, 110), trial(2, 91, 101, 111)])
     assert len(found.cheapest) == 2
-    assert "No winner in cost" in found.sentence
+    assert "No statistically significant difference in cost" in found.sentence
 
 
 @pytest.mark.parametrize(

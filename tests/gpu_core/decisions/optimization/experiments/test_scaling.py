@@ -85,7 +85,7 @@ def test_following_the_demand_is_cheaper_and_a_late_start_is_seen_in_the_p99() -
 def test_no_winner_within_noise() -> None:
     found = compare_plans(measured(0.25, 1.0, 0.06), STEEP)
     assert len(found.fastest) > 1
-    assert "No winner in p99" in found.sentence
+    assert "No statistically significant difference in p99" in found.sentence
     # The time of a request is in all costs of a repeat alike.
     assert found.cheapest == ("scaled at the hour",)
 
@@ -145,7 +145,7 @@ def test_the_page_and_the_children_say_that_they_are_computed() -> None:
     page = scaling_page(found)
     rows = [line for line in page.splitlines() if line.startswith("|")]
     assert sum("| computed |" in row for row in rows) == len(found.days)
-    assert "Too few for the peak: 2 fixed." in page
+    assert "Insufficient for the peak demand: 2 fixed." in page
     children = children_of_scaling(found)
     assert [child.name for child in children] == [day.plan.name for day in found.days]
     assert {child.tags["experiment.origin"] for child in children} == {"computed"}

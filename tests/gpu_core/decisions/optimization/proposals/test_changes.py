@@ -124,7 +124,7 @@ def test_one_change_of_a_deployment_is_measured_at_a_time(first, is_written):
     if isinstance(step, ChangeRefused):
         due = NOW + timedelta(days=1)
         assert step.why.startswith(
-            f"gpu-type-1 changed the deployment and is measured until {due:%Y-%m-%d %H:%M} UTC"
+            f"gpu-type-1 is being measured on this deployment until {due:%Y-%m-%d %H:%M} UTC"
         )
 
 
@@ -136,23 +136,26 @@ def test_a_change_that_was_made_before_its_flow_died_is_finished_beside_another(
 @pytest.mark.parametrize(
     ("decisions", "current", "said"),
     [
-        pytest.param((), TARGET, "not approved", id="no answer"),
-        pytest.param((approved(is_approved=False),), TARGET, "not approved", id="declined"),
-        pytest.param((APPROVED,), None, "gone", id="the deployment is gone"),
+        pytest.param((), TARGET, "not been approved", id="no answer"),
+        pytest.param((approved(is_approved=False),), TARGET, "not been approved", id="declined"),
+        pytest.param((APPROVED,), None, "no longer exists", id="the deployment is gone"),
         pytest.param(
-            (APPROVED,), replace(TARGET, deployment_id="d-2"), "gone", id="made again by its name"
+            (APPROVED,),
+            replace(TARGET, deployment_id="d-2"),
+            "no longer exists",
+            id="made again by its name",
         ),
         pytest.param(
-            (APPROVED,), TARGET.with_variables({"gpu_count": 8}), "changed", id="another variable"
+            (APPROVED,), TARGET.with_variables({"gpu_count": 8}), "modified", id="another variable"
         ),
-        pytest.param((APPROVED,), replace(TARGET, work_queue="high"), "changed", id="its queue"),
+        pytest.param((APPROVED,), replace(TARGET, work_queue="high"), "modified", id="its queue"),
         pytest.param(
-            (APPROVED,), replace(TARGET, entrypoint="flows/b.py:b"), "changed", id="its code"
+            (APPROVED,), replace(TARGET, entrypoint="flows/b.py:b"), "modified", id="its code"
         ),
         pytest.param(
-            (APPROVED,), changed(TARGET, PROPOSAL), "changed", id="someone else made the change"
+            (APPROVED,), changed(TARGET, PROPOSAL), "modified", id="someone else made the change"
         ),
-        pytest.param(APPLIED, TARGET, "Applied already", id="applied, and set back by hand"),
+        pytest.param(APPLIED, TARGET, "already Applied", id="applied, and set back by hand"),
         pytest.param((*APPLIED, undone(RECORD, "ada", NOW)), TARGET, "Undone", id="undone"),
     ],
 )
@@ -185,12 +188,12 @@ def test_undo_leaves_other_variables_as_they_are_now(others):
 @pytest.mark.parametrize(
     ("decisions", "current", "said"),
     [
-        pytest.param((APPROVED,), TARGET, "nothing to undo", id="never applied"),
-        pytest.param(APPLIED, None, "gone", id="the deployment is gone"),
+        pytest.param((APPROVED,), TARGET, "no changes to revert", id="never applied"),
+        pytest.param(APPLIED, None, "no longer exists", id="the deployment is gone"),
         pytest.param(
             APPLIED,
             TARGET.with_variables({"capacity_type": "reserved"}),
-            "Someone has changed capacity_type",
+            "No changes were made, because capacity_type has been modified",
             id="changed since",
         ),
     ],
@@ -213,7 +216,7 @@ AGAIN = proposed(PROPOSAL, Before.of(OTHER, PROPOSAL), NOW + timedelta(days=1))
 
 
 def test_a_changed_deployment_gets_another_version_that_no_earlier_answer_approves():
-    refused = not_applied(RECORD, "changed", NOW)
+    refused = not_applied(RECORD, "modified", NOW)
     again = record(APPROVED, refused, AGAIN)
     assert again.state is ProposalState.PROPOSED
     assert isinstance(step_of(again, OTHER), ChangeRefused)
@@ -229,7 +232,7 @@ def test_a_changed_deployment_gets_another_version_that_no_earlier_answer_approv
         pytest.param(None, TARGET, True, id="no record"),
         pytest.param(RECORD, TARGET, False, id="the same deployment"),
         pytest.param(RECORD, OTHER, True, id="the deployment has changed"),
-        pytest.param(replace(RECORD, not_applied="changed"), OTHER, True, id="it was not applied"),
+        pytest.param(replace(RECORD, not_applied="modified"), OTHER, True, id="it was not applied"),
         pytest.param(replace(RECORD, is_approved=True), OTHER, False, id="approved"),
         pytest.param(replace(RECORD, is_approved=False), OTHER, False, id="declined"),
         pytest.param(replace(RECORD, applied_at=NOW), OTHER, False, id="applied"),
@@ -271,7 +274,7 @@ DEARER = replace(
         ),
         pytest.param(DECLINED, replace(PROPOSAL, changes=()), False, id="another change"),
         pytest.param(replace(DECLINED, is_approved=True), PROPOSAL, False, id="it was approved"),
-        pytest.param(RECORD, PROPOSAL, False, id="without an answer"),
+        pytest.param(RECORD, PROPOSAL, False, id="without a response"),
     ],
 )
 def test_a_declined_change_stays_declined_for_a_quarter(answer, found, is_kept):
@@ -284,7 +287,7 @@ def test_the_page_says_who_declined_what_and_until_when():
     decided = DECLINED.decided_at
     assert (
         f"spot-2 was declined by bob on {decided:%Y-%m-%d}, as spot-1. "
-        f"It is not asked again before {decided + DECLINED_FOR:%Y-%m-%d}."
+        f"Approval will not be requested again before {decided + DECLINED_FOR:%Y-%m-%d}."
     ) in page
 
 
@@ -301,8 +304,8 @@ def test_what_is_as_before_already_is_done():
     [
         pytest.param(timedelta(hours=1), True, None, id="in time"),
         pytest.param(timedelta(hours=73), True, "expired", id="after the expiry"),
-        pytest.param(None, True, "without an answer", id="its state was set by hand"),
-        pytest.param(timedelta(hours=1), False, "without an answer", id="no input"),
+        pytest.param(None, True, "without a response", id="its state was set by hand"),
+        pytest.param(timedelta(hours=1), False, "without a response", id="no input"),
     ],
 )
 def test_an_answer_counts_only_if_it_came_in_time(answered, is_answer, said):
@@ -319,7 +322,7 @@ def test_an_answer_counts_only_if_it_came_in_time(answered, is_answer, said):
         ((), ProposalState.PROPOSED),
         ((APPROVED,), ProposalState.APPROVED),
         ((approved(is_approved=False),), ProposalState.DECLINED),
-        ((APPROVED, not_applied(RECORD, "gone", NOW)), ProposalState.NOT_APPLIED),
+        ((APPROVED, not_applied(RECORD, "no longer exists", NOW)), ProposalState.NOT_APPLIED),
         (APPLIED, ProposalState.APPLIED),
         ((*APPLIED, verified(RECORD, FOUND, "lost", NOW)), ProposalState.VERIFIED),
         ((*APPLIED, undone(RECORD, "ada", NOW)), ProposalState.UNDONE),
@@ -344,16 +347,18 @@ def test_losses_are_in_the_score_also_when_the_change_was_undone():
     assert (found.applied, found.losses, found.saved_micro_usd) == (1, 1, -5_000_000)
     assert "$5.00 lost in all" in record_section([lost])
     failed = record(*APPLIED, verified(RECORD, FOUND, "", NOW))
-    assert f"Undo it: {PROPOSAL.undo}" in record_section([failed])
+    assert f"To revert it, run: {PROPOSAL.undo}" in record_section([failed])
 
 
 def test_the_page_counts_all_proposals_by_state_and_shows_the_newest():
     declined = replace(RECORD, is_approved=False)
     generated = replace(RECORD, proposal=replace(PROPOSAL, has_generated=True))
     many = record_section([declined] * 30 + [RECORD, generated])
-    assert many.startswith("## Proposals: 2 open, 30 declined\n\nNo proposal was applied yet.")
+    assert many.startswith(
+        "## Proposals: 2 open, 30 declined\n\nNo proposals have been applied yet."
+    )
     assert (many.count("| Declined |"), many.count("| Proposed |")) == (18, 2)
-    assert "12 older proposals are not shown." in many
+    assert "12 older proposals omitted." in many
     assert many.count("(generated runs)") == 1
     assert record_section([]).startswith("## Proposals: 0 open")
 
@@ -393,7 +398,7 @@ def test_a_change_after_which_no_run_could_start_is_refused(before, is_written):
     step = apply_step(judged, target, (), NOW)
     assert isinstance(step, Write) is is_written
     if isinstance(step, ChangeRefused):
-        assert "no run of the deployment could start: gpu_fraction" in step.why
+        assert "prevent all runs of the deployment from starting: gpu_fraction" in step.why
 
 
 @pytest.mark.parametrize(

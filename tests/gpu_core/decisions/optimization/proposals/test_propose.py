@@ -66,7 +66,7 @@ def test_spot_is_proposed_where_others_show_its_price_and_its_interruptions():
     saving = proposal.saving
     # 60% by the price; an hour of work is interrupted in 5% of the cases, and started again.
     assert 0.5 < saving.low < saving.expected < saving.high < 0.6
-    assert "None of its attempts saved a checkpoint" in "\n".join(proposal.evidence)
+    assert "No checkpoints were saved" in "\n".join(proposal.evidence)
     assert "Spot costs 40% of on-demand (the prices that runs paid)." in proposal.evidence
     assert proposal.waits is not None
     assert proposal.undo == f"prefect-gpu optimize undo {proposal.proposal_id}"
@@ -150,7 +150,7 @@ def test_no_saving_is_shown_where_the_replay_is_not_close():
     found = ask(records)
     assert not found.calibration.is_close
     assert found.proposals == ()
-    assert found.calibration.sentence.endswith("are permitted: no saving is shown.")
+    assert found.calibration.sentence.endswith("are allowed, so no savings are displayed.")
     assert found.analysis.workloads, "where money went is shown all the same"
     assert "no change is proposed" in to_markdown(found)
 
@@ -245,7 +245,7 @@ def test_generated_runs_are_named():
         for run, attempts in history(WORK, ON_SPOT)
     ]
     (proposal,) = ask(records).proposals
-    assert "The evidence holds generated runs." in proposal_lines(proposal)
+    assert "The evidence includes generated runs." in proposal_lines(proposal)
 
 
 @pytest.mark.parametrize("kind", ProposalKind)

@@ -64,7 +64,7 @@ def test_the_verdict_is(proposal, per_hour, price, want):
     assert found.verdict in want
     assert found.should_undo == (found.verdict in (SavingVerdict.LESS, SavingVerdict.LOSS))
     said = verification_sentence(proposal, found)
-    assert (f"Undo it: {proposal.undo}" in said) == found.should_undo
+    assert (f"To revert it, run: {proposal.undo}" in said) == found.should_undo
 
 
 def test_too_few_runs_or_runs_without_price_are_no_verdict(proposal):
@@ -88,7 +88,7 @@ def test_the_score_counts_losses(proposal):
     assert (found.applied, found.measured, found.losses) == (4, 2, 1)
     assert found.saved_micro_usd == (good.saved_micro_usd or 0) + (bad.saved_micro_usd or 0)
     assert "1 with a loss" in found.sentence
-    assert score(0, []).sentence == "No proposal was applied yet."
+    assert score(0, []).sentence == "No proposals have been applied yet."
 
 
 def test_it_is_due_when_its_days_are_over(proposal):

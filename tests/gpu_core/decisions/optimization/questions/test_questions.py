@@ -172,7 +172,7 @@ def test_the_origin_names_rows_and_time() -> None:
     assert found.total == 13_500_000
     assert found.origin == (
         "8 attempts of 6 runs in the ledger from 2026-03-04 up to 2026-03-05, UTC: "
-        "what each attempt held, at the price that the ledger has for it"
+        "the resources allocated to each attempt, at the price recorded in the ledger"
     )
 
 
@@ -228,9 +228,9 @@ def test_the_time_of_a_question(words: str, first: str, end: str) -> None:
         ("who is in the kitchen", "question is not one of the known questions"),
         ("which zone is most costly for teams", "such as 'most expensive "),
         ("", "is not one of the known questions"),
-        ("total cost 2026-02-30", "question has a day that there is not"),
-        ("total cost 2027-01-01", "question asks for the future"),
-        ("total cost last 0 days", "question asks for too many or no days"),
+        ("total cost 2026-02-30", "question contains an invalid date"),
+        ("total cost 2027-01-01", "question must not refer to a future date"),
+        ("total cost last 0 days", "question specifies an invalid number of days"),
         ("total cost last 367 days", "allowed: 1 to 366"),
     ],
 )
@@ -253,7 +253,7 @@ def test_what_is_not_known_gets_the_nearest_questions(text: str, want: str) -> N
 def test_a_number_is_never_left_out_of_a_question(text: str, want: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_question(text, at(0))
-    assert f"has a number that is not read (got '{want}')" in str(caught.value)
+    assert f"contains an unsupported number (got '{want}')" in str(caught.value)
 
 
 def test_known_words_lead_to_the_nearest_questions() -> None:

@@ -187,10 +187,10 @@ def test_the_page_has_the_best_first_and_what_was_saved_and_risked() -> None:
     assert rows[1].endswith("| 0.2 |  |  | parked |")
     assert rows[3].endswith("| failed: the \\| data is gone |")
     for words in (
-        "Trial 3 leads with accuracy 0.3 at $1.00",
+        "Trial 3 is leading with accuracy 0.3 at $1.00",
         "2 of 9 trials parked",
-        "$16.04 more up to the last rung; all trials to the last rung cost $81.00",
-        "unknown, as too few trials were promoted",
+        "$16.04 more up to the last rung. Running all trials up to the last rung would cost $81.00",
+        "unknown, because too few trials were promoted",
         "`keep: [3, 5]`",
     ):
         assert words in text
@@ -199,5 +199,5 @@ def test_the_page_has_the_best_first_and_what_was_saved_and_risked() -> None:
 
 def test_lower_is_better_where_it_is_said_and_kept_trials_say_so() -> None:
     text = page(goal=MetricGoal.LOWER, keep=[3])
-    assert "Trial 1 leads with accuracy 0.1" in text
+    assert "Trial 1 is leading with accuracy 0.1" in text
     assert "parked, kept |" in text  # the one place is taken

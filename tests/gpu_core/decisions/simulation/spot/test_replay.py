@@ -79,7 +79,9 @@ def test_decisions_are_kept_where_they_are_asked_for() -> None:
 def test_a_deadline_that_cannot_be_met_is_refused() -> None:
     """In whole ticks."""
     assert task(1080, 1800).ticks(600) == 3
-    with pytest.raises(InvalidInput, match="deadline-hours cannot be met even on on-demand"):
+    with pytest.raises(
+        InvalidInput, match="deadline-hours cannot be met even with on-demand capacity"
+    ):
         task(1081, 1800).ticks(600)
 
 

@@ -109,7 +109,7 @@ MEASURED = [record(name, gpu_summaries=SUMMARY) for name in "ab"]
         ),
         pytest.param(
             USUAL, [*USUAL, record("new", deployment="sweep/gpu")],
-            [(2.0, "sweep/gpu is new: the days before have no run of it")], id="a new deployment",
+            [(2.0, "sweep/gpu is new, with no runs in the previous days")], id="a new deployment",
         ),
         pytest.param(
             [*USUAL, record("old", deployment=None, flow_name="old")], USUAL,
@@ -172,14 +172,14 @@ def test_two_changes_share_what_both_cause_evenly() -> None:
 def test_growth_that_was_expected_is_no_cause() -> None:
     now = parts([*USUAL, record("c"), record("new", deployment="sweep/gpu")])
     found = decompose(now, parts(USUAL), 8 * MICRO, 6 * MICRO)
-    assert said(found) == [(2.0, "sweep/gpu is new: the days before have no run of it")]
+    assert said(found) == [(2.0, "sweep/gpu is new, with no runs in the previous days")]
 
 
 def test_what_the_runs_do_not_explain_is_said() -> None:
     found = decompose(parts(USUAL), (), 4 * MICRO, 1 * MICRO)
     assert said(found) == [
-        (4.0, "train/gpu is new: the days before have no run of it"),
-        (-1.0, "Not explained by the runs of these days"),
+        (4.0, "train/gpu is new, with no runs in the previous days"),
+        (-1.0, "Not attributable to specific runs"),
     ]
 
 

@@ -33,7 +33,7 @@ def test_a_spike_is_one_sentence_with_what_was_expected() -> None:
     got = judge(vision=[*STEADY, 55.0])["total"]
     assert got.summary == (
         "Daily cost spike: expected $40, actual $55 (37% over); "
-        "6.2 standard deviations above what is usual"
+        "6.2 standard deviations above the expected cost"
     )
     assert (got.kind, got.since, got.is_new) == (AnomalyKind.SPIKE, DAY, True)
 
@@ -134,7 +134,7 @@ def test_a_short_history_says_how_many_days_are_missing(days: int) -> None:
 def test_nothing_at_all_is_usual() -> None:
     got = judge(vision=[0.0] * 40)
     assert [(j.scope, j.verdict, j.summary) for j in got.values()] == [
-        ("total", AnomalyVerdict.USUAL, "total: nothing was spent")
+        ("total", AnomalyVerdict.USUAL, "total: no cost")
     ]
 
 
@@ -160,8 +160,8 @@ def test_only_the_anomaly_stands_out_in_the_total_of_the_generated_history() -> 
         pytest.param(10, 40, "75% under", id="under"),
         pytest.param(1000, 999, "as expected", id="less than a percent"),
         pytest.param(0, 0, "as expected", id="nothing, as expected"),
-        pytest.param(5, 0, "nothing was expected", id="no percentage of nothing"),
-        pytest.param(0, 5, "100% under", id="nothing was spent"),
+        pytest.param(5, 0, "no cost was expected", id="no percentage of nothing"),
+        pytest.param(0, 5, "100% under", id="no cost"),
     ],
 )
 def test_a_change_in_words(cost: int, expected: int, want: str) -> None:

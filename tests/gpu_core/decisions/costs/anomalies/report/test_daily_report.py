@@ -79,7 +79,7 @@ def test_what_runs_paid_beyond_their_machine_is_said() -> None:
     """Clocks differed: three runs held one GPU in the same hour, and it was idle in another one."""
     capacity = cost([machine()], [held(number) for number in (1, 2, 3)])
     page = to_markdown(report_day(DAY, {}, at(36), capacity=capacity))
-    assert "Runs paid $7.34 more than the used time of their machines costs" in page
+    assert "The cost charged to runs exceeds the cost of the machines by $7.34" in page
     one = cost([machine()], [held(1)])
     assert "Runs paid" not in to_markdown(report_day(DAY, {}, at(36), capacity=one))
 
@@ -97,7 +97,7 @@ def test_the_table_has_a_row_for_each_team_and_one_for_the_total() -> None:
 
 def test_a_day_without_runs_is_said_in_one_line() -> None:
     report = report_day(DAY, {}, at(36))
-    assert to_markdown(report) == "# GPU cost on 2026-03-04\n\n**No run held a GPU.**\n"
+    assert to_markdown(report) == "# GPU cost on 2026-03-04\n\n**No GPU usage found.**\n"
     assert [row["team"] for row in team_rows(report)] == ["total"]
 
 
@@ -171,7 +171,7 @@ def test_where_costs_are_going(day: date, known_days: int, want: str | None) -> 
 
 
 def test_an_ordinary_day_says_that_nothing_stands_out() -> None:
-    assert "No anomaly." in to_markdown(generated_day(DAY - timedelta(days=1)))
+    assert "No anomalies detected." in to_markdown(generated_day(DAY - timedelta(days=1)))
 
 
 def test_generated_data_says_so_before_any_number_of_a_table() -> None:
@@ -205,7 +205,7 @@ def test_a_nightly_report_is_about_the_utc_day_before() -> None:
 
 def test_a_day_that_is_not_over_is_not_too_cheap() -> None:
     records = generated_history(42, DAY - timedelta(days=1), anomaly_on=date(2020, 1, 1))
-    for now, want in ((at(1), "No anomaly."), (at(36), "Daily cost drop")):
+    for now, want in ((at(1), "No anomalies detected."), (at(36), "Daily cost drop")):
         report = report_day(DAY, {}, now, history=history_of(records, DAY, now))
         assert want in to_markdown(report)
 

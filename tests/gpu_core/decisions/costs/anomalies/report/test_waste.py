@@ -69,7 +69,7 @@ def test_the_report_names_teams_and_under_used_runs():
     assert "| vision | $14.40 | $0.7200 | $6.48 | $7.20 | 10% |" in section
     assert "| speech | $7.20 | $6.48 | $0.7200 | $0.00 | 90% |" in section
     assert "| all teams | $21.60 | $7.20 | $7.20 | $7.20 | 50% |" in section
-    assert "1 run used their GPUs under 30%" in section
+    assert "1 run had a GPU utilization below 30%" in section
     assert section.count("r1") == 2  # its name, and the address of its page
 
 
