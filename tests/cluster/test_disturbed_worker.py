@@ -113,7 +113,7 @@ def test_a_template_that_changes_under_running_pods_counts_for_the_next_run(pool
     change(template)
     broken = pool.submit(deployment, "broken", **shell("true"))
     pool.wait_until(broken, "Crashed", timeout_s=120)
-    assert "The pool's base job template cannot be used" in pool.message(broken)
+    assert "The pool's base job template is invalid" in pool.message(broken)
     assert "/spec/template/spec/containers/0" in pool.message(broken)
     manifest["spec"]["template"] = {**job, "metadata": {"labels": {"team": "changed"}}}
     change(template)

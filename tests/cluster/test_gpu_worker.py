@@ -111,7 +111,7 @@ def test_a_container_job_runs_logs_its_output_and_costs(pool, namespace, run_of)
     (started, ended) = (note for _, _, note in events(namespace, run))
     node = attempt.held[0].node
     assert started.startswith(f"Attempt 1 starts on 1 × a10g of {node}: "), started
-    assert "It costs $1.00 an hour (on-demand)." in started
+    assert "Cost: $1.00 per hour (on-demand)." in started
     assert ended.startswith("Attempt 1 ended. "), ended
     described = namespace.kubectl("describe", "job", job["metadata"]["name"])
     assert "prefect-gpu" in described.partition("Events:")[2]

@@ -17,8 +17,8 @@ from tests.support.waiting import wait_for
 # Stacks are taken after two minutes without a step, as of every run whose steps are shorter.
 HANGS = "hangs: {action: restart, stuck_after: 2m}\n"
 SAID = re.compile(
-    r"No progress for .* after step \d+: rank 1 on (\S+) \((\S+)\) waits, and nothing runs, "
-    r"1 other rank waits for it, .*The time without progress cost (\$\d+\.\d+)"
+    r"No progress for .* after step \d+: rank 1 on (\S+) \((\S+)\) is waiting with no work "
+    r"running, 1 other rank waits for it, .*The time without progress cost (\$\d+\.\d+)"
 )
 
 

@@ -26,12 +26,12 @@ def test_a_run_waits_for_a_node_and_holds_gpus_of_it_when_it_comes(cluster, new_
     def says(text):
         return lambda: any(text in line for line in pool.logs(run))
 
-    wait_for(says("waits for a new node (l4s)"), "it waits", timeout_s=180)
+    wait_for(says("is waiting for a new node (l4s)"), "it waits", timeout_s=180)
     (waiting,) = pool.attempts(run)
     assert (waiting.node, waiting.price_micro_usd_per_gpu_hour) == ("new/l4s/0", 0)
     state = pool.run(run)["state"]
     assert state["type"] == "PENDING"
-    assert state["message"].startswith("Attempt 1 waits for a new node (l4s) with 2 × l4")
+    assert state["message"].startswith("Attempt 1 is waiting for a new node (l4s) with 2 × l4")
 
     with cluster.simulated_nodes(1, *L4):
         wait_for(says("Its node joined the cluster"), "it is on the node", timeout_s=180)

@@ -62,7 +62,7 @@ def test_a_ray_job_runs_logs_its_output_and_costs(pool, kuberay):
     assert attempt.gpu_count == 2
     assert attempt.price_micro_usd_per_gpu_hour == 1_000_000
     pool.wait_until(without, "Failed", timeout_s=_S)
-    assert "does not know the kind SparkApplication" in pool.message(without)
+    assert "the kind SparkApplication is not installed" in pool.message(without)
 
 
 def test_a_cancelled_ray_job_goes_with_all_that_came_of_it(pool, kuberay, namespace):

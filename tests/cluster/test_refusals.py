@@ -106,9 +106,9 @@ def test_an_image_that_cannot_be_pulled_fails_with_the_image_named(story):
 def test_a_job_that_the_cluster_refuses_for_good_is_tried_once(story):
     pool = story.pool
     for name, want in (
-        ("invalid", "The cluster refuses it: Job.batch"),
-        ("nowhere", "The cluster has no namespace 'no-such-place'. Create it"),
-        ("misnamed", "Image 'Team/Train:1' of container prefect-job is no valid name"),
+        ("invalid", "The cluster rejected the request: Job.batch"),
+        ("nowhere", "Namespace 'no-such-place' was not found in the cluster. Create it"),
+        ("misnamed", "Image 'Team/Train:1' of container prefect-job is not a valid name"),
     ):
         run = story.runs[name]
         pool.wait_until(run, "Crashed", timeout_s=90)
@@ -150,15 +150,15 @@ def test_what_a_resource_quota_refuses_waits_without_holding_gpus(story):
         pytest.param(
             "jobs.batch",
             "Refused",
-            f"Unable to start the run. The cluster's admission webhook '{NAME}' refuses it: "
-            "no budget label. Change the pool's base job template",
+            f"Unable to start the run. Admission webhook '{NAME}' denied the request: no budget "
+            "label. Please change the base job template",
             id="its Job",
         ),
         pytest.param(
             "pods",
             "TimedOut",
-            f'admission webhook "{NAME}" denied the request: no budget label. Change the pool\'s '
-            "base job template, or the rule that refuses it",
+            f'admission webhook "{NAME}" denied the request: no budget label. Please correct '
+            "the pool's base job template or the rule that rejects the pod",
             id="its pod",
         ),
     ],
@@ -197,7 +197,10 @@ def test_a_secret_that_is_gone_and_a_namespace_that_ends_are_said_on_the_runs_pa
         )  # fmt: skip
     wait_for(lambda: pool.run(without_secret)["state"]["type"] == "FAILED", "it ends", 120)
     settled(pool, without_secret)
-    assert f"The namespace '{ending}' is being deleted. Create it anew" in pool.message(nowhere)
+    assert (
+        f"The namespace '{ending}' is being deleted. Recreate it after its deletion"
+        in pool.message(nowhere)
+    )
     assert "Create Secret 'gone' in the namespace of the run" in pool.message(without_secret)
     for run, want in ((nowhere, "Refused"), (without_secret, "TimedOut")):
         ends = [(a.end_reason, a.is_charged_failure, a.end_message) for a in pool.attempts(run)]

@@ -253,7 +253,7 @@ def test_a_node_that_fails_because_the_other_fell_silent_was_interrupted(
     pool.wait_until(run, "Completed", timeout_s=TOGETHER_S)
     lost = pool.attempts(run)[0]
     assert (lost.end_reason, lost.is_charged_failure) == ("Interrupted", False)
-    assert "was lost, and with it its gang" in (lost.end_message or "")
+    assert "the gang was terminated because node" in (lost.end_message or "")
 
 
 def submit_gang(pool: Pool, command: str, **variables: object) -> str:

@@ -147,7 +147,7 @@ def rights_are_enough_and_no_more(story):
         story.urgent, "elsewhere", namespace="default", container_command="true"
     )
     pool.wait_until(elsewhere, "Crashed", timeout_s=60)
-    reported = "does not let the worker create jobs.batch in namespace 'default'"
+    reported = "The worker is not permitted to create jobs.batch in namespace 'default'"
     assert reported in pool.message(elsewhere)
     wait_for(lambda: pool.attempts(elsewhere)[-1].released_at, "its attempt is settled")
     assert [end.end_reason for end in pool.attempts(elsewhere)] == ["Refused"]

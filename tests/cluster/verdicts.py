@@ -156,7 +156,7 @@ def faults_of_sight(
     yield from (f"{run} had two pods at a time" for run in sorted(sight.twice))
     known = {(a.flow_run_id, a.attempt_id) for of_run in attempts.values() for a in of_run}
     for run, attempt in sorted(sight.ran - known):
-        yield f"{run} had a pod of attempt {attempt}, which is not in the ledger"
+        yield f"{run} had a pod of attempt {attempt}, which was not found in the ledger"
     if sight.most_gpus > gpus:
         pods = "; ".join(sight.fullest)
         yield f"pods held {sight.most_gpus} GPUs at a time, of {gpus}: {pods}"

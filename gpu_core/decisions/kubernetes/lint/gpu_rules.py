@@ -35,16 +35,22 @@ def whole_gpus(pod: PodPlace) -> Iterator[LintFinding]:
                     yield LintFinding(
                         code="gpu-not-whole",
                         path=f"{path}.resources.{kind}.{name}",
-                        problem=f"{amount!r} is not a whole number; the API server refuses it",
-                        remedy="ask for whole GPUs, a MIG instance or one replica of a shared GPU",
+                        problem=(
+                            f"{amount!r} is not a whole number and is rejected by the API server"
+                        ),
+                        remedy=(
+                            "request whole GPUs, a MIG instance or one replica of a shared GPU"
+                        ),
                     )
         for name, amount in requests.items():
             if limits.get(name) is None or str(limits[name]) != str(amount):
                 yield LintFinding(
                     code="gpu-limit-differs",
                     path=f"{path}.resources.requests.{name}",
-                    problem=f"the request {amount!r} is not the limit {limits.get(name)!r}",
-                    remedy="set the limit alone: the request follows it",
+                    problem=(
+                        f"the request {amount!r} must be equal to the limit {limits.get(name)!r}"
+                    ),
+                    remedy="specify only the limit, which is also used as the request",
                 )
 
 
@@ -71,8 +77,11 @@ def launched_gpus(pod: PodPlace) -> Iterator[LintFinding]:
         yield LintFinding(
             code="karpenter-gpu-part",
             path=pod.at("spec.containers"),
-            problem=f"no node is launched for {parts[0]}, which exists only once a node has joined",
-            remedy="have such nodes there already, or describe them in a NodeOverlay",
+            problem=(
+                f"no nodes are provisioned for {parts[0]}, which only exists after a "
+                "node has joined"
+            ),
+            remedy="provision such nodes in advance or describe them in a NodeOverlay",
             severity=Severity.WARNING,
         )
     for path, condition in pod.conditions():
@@ -83,8 +92,10 @@ def launched_gpus(pod: PodPlace) -> Iterator[LintFinding]:
             yield LintFinding(
                 code="gpu-split-machine",
                 path=path,
-                problem=f"{machines[0]} has a part of a GPU and offers no nvidia.com/gpu",
-                remedy="name machines with whole GPUs",
+                problem=(
+                    f"{machines[0]} has a fraction of a GPU and does not provide nvidia.com/gpu"
+                ),
+                remedy="specify instance types with whole GPUs",
             )
 
 
@@ -98,7 +109,9 @@ def gpu_toleration(pod: PodPlace) -> Iterator[LintFinding]:
             code="gpu-toleration",
             path=pod.at("spec.tolerations"),
             problem="GPU nodes usually have the taint nvidia.com/gpu",
-            remedy="tolerate nvidia.com/gpu with operator Exists and effect NoSchedule",
+            remedy=(
+                "add a toleration for nvidia.com/gpu with operator Exists and effect NoSchedule"
+            ),
             severity=Severity.WARNING,
         )
 
@@ -115,8 +128,8 @@ def shared_memory(pod: PodPlace) -> Iterator[LintFinding]:
             yield LintFinding(
                 code="shm-unbounded",
                 path=path,
-                problem="without a size it may take half of the node's memory",
-                remedy="set sizeLimit below the container's memory limit",
+                problem=("if no size is specified, up to half of the node's memory can be used"),
+                remedy="`sizeLimit` must be less than the container's memory limit",
                 severity=Severity.WARNING,
             )
             continue
@@ -125,9 +138,9 @@ def shared_memory(pod: PodPlace) -> Iterator[LintFinding]:
                 yield LintFinding(
                     code="shm-beyond-memory",
                     path=path,
-                    problem=f"what is written there counts against the memory limit of "
+                    problem="files in this volume count against the memory limit of "
                     f"{format_memory(int(limit) // 1024**2)}, which is smaller",
-                    remedy="raise the memory limit, or lower sizeLimit",
+                    remedy="increase the memory limit or reduce `sizeLimit`",
                 )
 
 

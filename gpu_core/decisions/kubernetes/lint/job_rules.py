@@ -22,16 +22,18 @@ def retries(job: JobPlace) -> Iterator[LintFinding]:
         yield LintFinding(
             code="two-owners-of-retries",
             path=f"{job.path}.backoffLimit",
-            problem="Kubernetes would start another pod while the worker starts another attempt"
-            + ("" if limit is not None else "; without it there are 6"),
+            problem=(
+                "Kubernetes would create a replacement pod in addition to the worker's next attempt"
+            )
+            + ("" if limit is not None else "; defaults to 6"),
             remedy="set 0",
         )
     if job.pod_spec.get("restartPolicy") != "Never":
         yield LintFinding(
             code="restart-policy",
             path=f"{job.path}.template.spec.restartPolicy",
-            problem="the kubelet would start the container again, unseen by the worker, and "
-            "podFailurePolicy is refused",
+            problem="the kubelet would restart the container without notifying the worker, "
+            "and podFailurePolicy is rejected",
             remedy="set Never",
         )
 
@@ -46,7 +48,7 @@ def failure_policy(job: JobPlace) -> Iterator[LintFinding]:
         yield LintFinding(
             code="failure-policy-replacement",
             path=f"{job.path}.podReplacementPolicy",
-            problem="with podFailurePolicy only Failed is allowed",
+            problem="only Failed is allowed if podFailurePolicy is set",
             remedy="leave it out",
         )
     seen_exit_codes = False
@@ -59,16 +61,19 @@ def failure_policy(job: JobPlace) -> Iterator[LintFinding]:
             yield LintFinding(
                 code="failure-policy-order",
                 path=where,
-                problem="a rule on exit codes comes first and counts evictions as failures",
-                remedy="put the rule on DisruptionTarget before it",
+                problem="a preceding rule on exit codes counts evictions as failures",
+                remedy="move the rule on DisruptionTarget before it",
             )
         if disrupts and rule.get("action") == "Ignore":
             yield LintFinding(
                 code="failure-policy-ignore",
                 path=f"{where}.action",
-                problem="Kubernetes starts another pod while the worker starts another attempt: "
-                "the run is executed twice",
-                remedy="write FailJob: the worker sees the eviction and places the run again",
+                problem="Kubernetes creates a replacement pod in addition to the worker's "
+                "next attempt, so that the run is executed twice",
+                remedy=(
+                    "use FailJob, which allows the worker to detect the eviction and "
+                    "reschedule the run"
+                ),
             )
         for number, condition in objects(rule.get("onPodConditions")):
             if condition.get("status") is None:
@@ -86,8 +91,8 @@ def deadlines(job: JobPlace) -> Iterator[LintFinding]:
         yield LintFinding(
             code="deadline-counts-waiting",
             path=f"{job.path}.activeDeadlineSeconds",
-            problem="it counts from the Job's start, the wait for a node included",
-            remedy="set max_duration, or activeDeadlineSeconds of the pod",
+            problem="the deadline includes the time spent waiting for a node",
+            remedy="use `max_duration` or the pod's activeDeadlineSeconds instead",
             severity=Severity.WARNING,
         )
     kept_s = job.spec.get("ttlSecondsAfterFinished")
@@ -95,8 +100,11 @@ def deadlines(job: JobPlace) -> Iterator[LintFinding]:
         yield LintFinding(
             code="kept-too-short",
             path=f"{job.path}.ttlSecondsAfterFinished",
-            problem=f"a worker that is down for more than {kept_s} s cannot read how the run ended",
-            remedy=f"set {_LEAST_KEPT_S} or more",
+            problem=(
+                "the result of the run is lost if the worker is down for more than "
+                f"{kept_s} seconds"
+            ),
+            remedy=f"must be at least {_LEAST_KEPT_S}",
             severity=Severity.WARNING,
         )
 
@@ -108,7 +116,10 @@ def fields(job: JobPlace) -> Iterator[LintFinding]:
             yield LintFinding(
                 code="misplaced-field",
                 path=f"{job.path}.template.spec.{name}",
-                problem="it is a field of the Job, not of its pod; strict validation refuses it",
+                problem=(
+                    "this is a field of the Job and not of its pod, and is rejected by "
+                    "strict validation"
+                ),
                 remedy=f"move it to {job.path}.{name}",
             )
     known = job.policy.capabilities
@@ -122,7 +133,7 @@ def fields(job: JobPlace) -> Iterator[LintFinding]:
             yield LintFinding(
                 code="field-too-new",
                 path=f"{job.path}.{name}",
-                problem=f"Kubernetes {job.policy.version} drops it without a word",
+                problem=f"silently ignored by Kubernetes {job.policy.version}",
                 remedy="leave it out",
             )
 

@@ -51,15 +51,15 @@ def operators(pod: PodPlace) -> Iterator[LintFinding]:
             yield LintFinding(
                 code="affinity-operator",
                 path=path,
-                problem=f"{operator!r} is no operator of node affinity",
-                remedy="use Gt or Lt with the number before or after: Gte 4 is Gt 3",
+                problem=f"{operator!r} is not a valid node affinity operator",
+                remedy=("use Gt or Lt with an adjusted value, for example Gt 3 instead of Gte 4"),
             )
         elif operator in ("Gt", "Lt") and not (len(values) == 1 and str(values[0]).isdigit()):
             yield LintFinding(
                 code="affinity-number",
                 path=path,
-                problem=f"{operator} compares with exactly one whole number",
-                remedy="give one number as text",
+                problem=f"{operator} requires exactly one integer value",
+                remedy="specify one number as a string",
             )
 
 
@@ -71,15 +71,15 @@ def node_fields(pod: PodPlace) -> Iterator[LintFinding]:
                 yield LintFinding(
                     code="affinity-field",
                     path=f"{path}.matchFields[{index}]",
-                    problem="only metadata.name with one value can be matched",
-                    remedy="write an alternative (nodeSelectorTerm) for each node",
+                    problem="only metadata.name with a single value is supported",
+                    remedy="use a separate nodeSelectorTerm for each node",
                 )
     if pod.spec.get("nodeName"):
         yield LintFinding(
             code="node-name",
             path=pod.at("spec.nodeName"),
-            problem="it passes by the kube-scheduler, which would have checked that there is room",
-            remedy="require the node by its name in node affinity",
+            problem="this bypasses the kube-scheduler and its checks for available resources",
+            remedy="use node affinity to select the node by name",
         )
 
 
@@ -96,17 +96,17 @@ def launchable_labels(pod: PodPlace) -> Iterator[LintFinding]:
             yield LintFinding(
                 code="karpenter-late-label",
                 path=path,
-                problem=f"{key} comes after a node has joined, so none is launched for it and the "
-                f"pod waits for ever",
-                remedy="select by karpenter.k8s.aws/instance-gpu-name, or declare the label on "
-                "the NodePool",
+                problem=f"{key} is only set after a node has joined, so no node is "
+                "provisioned and the pod remains pending",
+                remedy="use karpenter.k8s.aws/instance-gpu-name or declare the label on the "
+                "NodePool",
             )
         elif key.startswith("karpenter.") and key not in _KARPENTER_KEYS:
             yield LintFinding(
                 code="karpenter-unknown-label",
                 path=path,
-                problem=f"{key} is no label of Karpenter's",
-                remedy="take one of its well-known labels",
+                problem=f"{key} is not a well-known Karpenter label",
+                remedy="use one of the well-known labels",
             )
 
 
@@ -118,15 +118,17 @@ def disruption(pod: PodPlace) -> Iterator[LintFinding]:
         yield LintFinding(
             code="karpenter-old-annotation",
             path=f"{path}.{name}",
-            problem="Karpenter v1 does not know it",
+            problem="not supported by Karpenter v1",
             remedy=f"write {_DO_NOT_DISRUPT}",
         )
     if pod.is_spot and _DO_NOT_DISRUPT in annotations:
         yield LintFinding(
             code="spot-do-not-disrupt",
             path=f"{path}.{_DO_NOT_DISRUPT}",
-            problem="Karpenter does not evict it on the provider's warning, so it gets no SIGTERM",
-            remedy="leave it out on spot capacity",
+            problem=(
+                "Karpenter does not evict the pod on an interruption warning, so no SIGTERM is sent"
+            ),
+            remedy="remove it for spot capacity",
         )
 
 
@@ -140,16 +142,22 @@ def grace(pod: PodPlace) -> Iterator[LintFinding]:
         yield LintFinding(
             code="grace-too-short",
             path=path,
-            problem=f"Prefect takes up to 30 s to end a flow and report it, this is {grace_s} s",
-            remedy=f"set {LEAST_TERMINATION_GRACE_S} or more",
+            problem=(
+                f"the grace period is {grace_s} seconds, but Prefect requires up to 30 "
+                "seconds to stop and report a flow run"
+            ),
+            remedy=f"must be at least {LEAST_TERMINATION_GRACE_S}",
         )
     warning_s = termination_warning_s(pod.policy.provisioner, SPOT) if pod.is_spot else None
     if warning_s is not None and grace_s > max(warning_s, LEAST_TERMINATION_GRACE_S):
         yield LintFinding(
             code="grace-beyond-warning",
             path=path,
-            problem=f"the provider takes the node {warning_s} s after its warning, not {grace_s} s",
-            remedy=f"plan with less than {warning_s} s",
+            problem=(
+                f"the provider terminates the node {warning_s} seconds after the "
+                f"warning, before the grace period of {grace_s} seconds"
+            ),
+            remedy=f"must be less than {warning_s} seconds",
             severity=Severity.WARNING,
         )
 

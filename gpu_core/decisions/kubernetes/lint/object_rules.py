@@ -32,7 +32,7 @@ def old_karpenter(place: ObjectPlace) -> Iterator[LintFinding]:
         yield LintFinding(
             code="karpenter-old-kind",
             path="kind",
-            problem=f"Karpenter v1 has no {kind}",
+            problem=f"{kind} is not supported by Karpenter v1",
             remedy=f"write a {_NEW_KINDS[kind]}",
         )
     if kind != "NodePool":
@@ -43,20 +43,20 @@ def old_karpenter(place: ObjectPlace) -> Iterator[LintFinding]:
             code="karpenter-old-field",
             path="spec.disruption.consolidationPolicy",
             problem="WhenUnderutilized is v1beta1's",
-            remedy="write WhenEmptyOrUnderutilized, or WhenEmpty for GPUs",
+            remedy="use WhenEmptyOrUnderutilized, or WhenEmpty for GPUs",
         )
     if "expireAfter" in disruption:
         yield LintFinding(
             code="karpenter-old-field",
             path="spec.disruption.expireAfter",
-            problem="v1 has it elsewhere and drops it here",
+            problem="this field was moved in v1 and is ignored here",
             remedy="move it to spec.template.spec.expireAfter",
         )
     if "resources" in mapping(place.spec.get("limits")):
         yield LintFinding(
             code="karpenter-old-field",
             path="spec.limits.resources",
-            problem="v1's limits are flat",
+            problem="limits are not nested in v1",
             remedy="move its entries to spec.limits",
         )
 
@@ -72,9 +72,9 @@ def forced_end(place: ObjectPlace) -> Iterator[LintFinding]:
         yield LintFinding(
             code="karpenter-forced-end",
             path="spec.template.spec.terminationGracePeriod",
-            problem=f"pods with a grace of {grace_s} s are deleted at once, by force and without "
-            f"the condition that marks an eviction",
-            remedy="make it longer than the policy's kubernetes.termination_grace",
+            problem=f"pods with a grace period of {grace_s} seconds are forcibly deleted "
+            "without the condition that indicates an eviction",
+            remedy="must be longer than `kubernetes.termination_grace` in the policy",
             severity=Severity.WARNING,
         )
 
@@ -90,15 +90,15 @@ def requirements(place: ObjectPlace) -> Iterator[LintFinding]:
             yield LintFinding(
                 code="karpenter-requirement",
                 path=f"spec.template.spec.requirements[{index}]",
-                problem=f"{key} is refused as a requirement",
+                problem=f"{key} is rejected as a requirement",
                 remedy="leave it out",
             )
         if key.endswith("instance-gpu-count") and item.get("operator") in ("Gte", "Lte"):
             yield LintFinding(
                 code="karpenter-new-operator",
                 path=f"spec.template.spec.requirements[{index}].operator",
-                problem=f"{item['operator']} needs Karpenter 1.13 or newer",
-                remedy="write Gt or Lt with the number before or after",
+                problem=f"{item['operator']} requires Karpenter 1.13 or newer",
+                remedy="use Gt or Lt with an adjusted value",
                 severity=Severity.WARNING,
             )
 
@@ -114,8 +114,11 @@ def disruption_budget(place: ObjectPlace) -> Iterator[LintFinding]:
         yield LintFinding(
             code="spot-disruption-budget",
             path="spec",
-            problem="it blocks the drain of a node that is about to go, so runs get no SIGTERM",
-            remedy="delete it: the worker decides who is disturbed",
+            problem=(
+                "this blocks the drain of a node before its termination, so runs do not "
+                "receive SIGTERM"
+            ),
+            remedy="delete it, because disruptions are managed by the worker",
         )
 
 
@@ -129,8 +132,11 @@ def missing_metrics(place: ObjectPlace) -> Iterator[LintFinding]:
                 yield LintFinding(
                     code="metric-not-exported",
                     path=f"spec.groups[{number}].rules[{index}].expr",
-                    problem=f"DCGM exporter's default counters have no {name}: it never fires",
-                    remedy="add the counter to the exporter, or use FB_USED, FB_FREE, XID_ERRORS",
+                    problem=(
+                        f"{name} is not one of DCGM exporter's default counters, so the "
+                        "alert never fires"
+                    ),
+                    remedy=("add the counter to the exporter or use FB_USED, FB_FREE, XID_ERRORS"),
                     severity=Severity.WARNING,
                 )
 

@@ -34,8 +34,13 @@ def literal_secrets(pod: PodPlace) -> Iterator[LintFinding]:
                 yield LintFinding(
                     code="literal-secret",
                     path=f"{path}.env[{index}]",
-                    problem=f"{name} looks like a secret, and its value is in the manifest",
-                    remedy="put it into a Secret and name it in the policy's kubernetes.secrets",
+                    problem=(
+                        f"{name} appears to be a secret, but its value is included in the manifest"
+                    ),
+                    remedy=(
+                        "store it in a Secret and add the Secret to `kubernetes.secrets` "
+                        "in the policy"
+                    ),
                 )
 
 

@@ -75,7 +75,7 @@ def _of_container(pod: PodPlace, path: str, container: Mapping[str, Any]) -> Ite
     if own.get("runAsNonRoot", shared.get("runAsNonRoot")) is not True:
         yield _finding("root", f"{where}.runAsNonRoot", "is not set", "set true")
     if own.get("runAsUser", shared.get("runAsUser")) == 0:
-        yield _finding("root", f"{where}.runAsUser", "is root", "take another user id")
+        yield _finding("root", f"{where}.runAsUser", "is root", "use a different user ID")
     capabilities = mapping(own.get("capabilities"))
     added = {str(name) for name in items(capabilities.get("add"))} - {"NET_BIND_SERVICE"}
     if "ALL" not in items(capabilities.get("drop")) or added:
@@ -101,7 +101,7 @@ def _finding(code: str, path: str, problem: str, remedy: str) -> LintFinding:
     return LintFinding(
         code=f"security-{code}",
         path=path,
-        problem=f"{problem}, which Pod Security 'restricted' refuses",
+        problem=f"{problem}, which is forbidden by Pod Security 'restricted'",
         remedy=remedy,
     )
 

@@ -78,14 +78,14 @@ def unplanned(
         if is_gpu_resource(each.resource, policy) and each.amount > most:
             yield InvalidInput(
                 each.field,
-                "takes GPUs that the scheduler did not plan",
+                "requests GPUs that were not planned by the scheduler",
                 got=f"{each.resource}: {float(each.amount):g}",
                 allowed=(
                     f"at most {most}, as many as the run's own container"
                     if each.is_before_run
                     else "none: the GPUs of a run are those of its own container"
                 ),
-                remedy="take the resource out of this container",
+                remedy="remove the resource from this container",
             )
 
 

@@ -57,8 +57,8 @@ def prefect_secrets(settings: Mapping[str, object]) -> dict[str, SecretReference
 def _not_made(name: str) -> InvalidInput:
     return InvalidInput(
         f"{_PREFIX}{name.upper()}",
-        "asks for a Secret that a gpu-kubernetes worker does not make",
-        remedy="leave it out, make the Secret by hand, and name it in "
+        "requires a Secret that is not created by gpu-kubernetes workers",
+        remedy="remove it, create the Secret manually and specify it in "
         f"{_setting('PREFECT_API_KEY')}_NAME and _KEY",
     )
 
@@ -66,7 +66,7 @@ def _not_made(name: str) -> InvalidInput:
 def _of_setting(error: InvalidInput, prefix: str) -> InvalidInput:
     error.field = f"{_PREFIX}{prefix.upper()}_{error.field.upper()}"
     if error.problem == "is missing" or error.remedy is None:
-        error.remedy = "a key in a Secret needs both _SECRET_NAME and _SECRET_KEY"
+        error.remedy = "a key in a Secret requires both _SECRET_NAME and _SECRET_KEY"
     return error
 
 
@@ -85,8 +85,8 @@ def plain_key_warnings(
     remedies = {variable: f"in {_setting(variable)}_NAME and _KEY" for variable in PREFECT_KEYS}
     remedies[_HEADERS] = "in the policy's kubernetes.secrets"
     return tuple(
-        f"{variable} is in plain text in the Job of every flow, for all users who may read "
-        f"Jobs or pods; name a Secret that has it {remedy}"
+        f"{variable} is stored in plain text in every flow's Job and is visible to all "
+        f"users with access to Jobs or pods; specify a Secret that contains it {remedy}"
         for variable, remedy in remedies.items()
         if environment.get(variable) and variable not in in_secrets
     )

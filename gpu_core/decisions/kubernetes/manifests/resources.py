@@ -106,10 +106,10 @@ def _require_at_least(
     if limit is not None and limit < request:
         raise InvalidInput(
             field,
-            "is below the request",
+            "must not be lower than the request",
             got=text(limit),
             allowed=f"{text(request)} or more",
-            remedy="raise it, or lower the request",
+            remedy="increase it or reduce the request",
         )
 
 
@@ -187,7 +187,7 @@ def planned_share_milli(
         "is not available from replicas of shared GPUs",
         got=f"{shape.gpu_count} × {shape.gpu_share_milli / WHOLE_GPU_MILLI:g}",
         allowed=f"one part of at most {replicas[-1] / WHOLE_GPU_MILLI:g} GPU",
-        remedy="ask for a whole GPU, or change the policy's kubernetes.shares_per_gpu",
+        remedy="request a whole GPU or change `kubernetes.shares_per_gpu` in the policy",
     )
 
 
@@ -224,9 +224,9 @@ def _shm_mib(wanted_mib: int | None, memory_mib: int) -> int:
     if wanted_mib >= memory_mib:
         raise InvalidInput(
             "shm_size",
-            "leaves nothing of the memory that it is a part of",
+            "uses all of the memory that it is part of",
             got=format_memory(wanted_mib),
             allowed=f"less than {format_memory(memory_mib)}",
-            remedy="raise memory_gib_per_gpu or memory_limit, or lower shm_size",
+            remedy="increase `memory_gib_per_gpu` or `memory_limit`, or reduce `shm_size`",
         )
     return wanted_mib

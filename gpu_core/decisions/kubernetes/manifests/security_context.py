@@ -80,8 +80,8 @@ def _root_fields(pod_spec: Mapping[str, Any]) -> Iterator[str]:
 def _root(field: str) -> InvalidInput:
     return InvalidInput(
         field,
-        "is root, which the policy's kubernetes.pod_security 'restricted' forbids",
+        "must not be root if `kubernetes.pod_security` is 'restricted'",
         got=0,
         allowed="another user id, or none",
-        remedy="where it has to be root, set kubernetes.pod_security to 'template'",
+        remedy="if root is required, set `kubernetes.pod_security` to 'template'",
     )

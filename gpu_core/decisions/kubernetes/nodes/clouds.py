@@ -131,7 +131,7 @@ def gpu_type_expressions(
             got=gpu_type,
             allowed=listed(AWS_GPUS),
             nearest=nearest_gpu_types(gpu_type, AWS_GPUS),
-            remedy="name the labels of its nodes in the policy's kubernetes.gpu_type_labels",
+            remedy="specify its node labels in `kubernetes.gpu_type_labels` in the policy",
         )
     return found
 

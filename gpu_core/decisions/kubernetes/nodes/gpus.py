@@ -182,16 +182,18 @@ def _other_sharing(sharing: SharingSettings, resource: str, replicas: int) -> It
     if replicas == 1:
         if sharing.is_shared:
             shares = sharing.shares_per_gpu
-            yield f"its GPUs are not shared, and {field_of(sharing, 'shares_per_gpu')} is {shares}"
+            yield (
+                f"its GPUs are not shared, but {field_of(sharing, 'shares_per_gpu')} is {shares}"
+            )
         return
     if resource != sharing.shared_gpu_resource and "shared_gpu_resource" in sharing.stated:
         yield (
-            f"its shared GPUs are called {resource}, and "
+            f"its shared GPUs are named {resource}, but "
             f"{field_of(sharing, 'shared_gpu_resource')} is {sharing.shared_gpu_resource}"
         )
     if replicas != sharing.shares_per_gpu and "shares_per_gpu" in sharing.stated:
         yield (
-            f"each of its GPUs is shared by {replicas}, and "
+            f"each of its GPUs has {replicas} replicas, but "
             f"{field_of(sharing, 'shares_per_gpu')} is {sharing.shares_per_gpu}"
         )
 
@@ -199,14 +201,14 @@ def _other_sharing(sharing: SharingSettings, resource: str, replicas: int) -> It
 def _other_strategy(sharing: SharingSettings, strategy: str) -> Iterator[str]:
     if sharing.mig_strategy != strategy and "mig_strategy" in sharing.stated:
         yield (
-            f"its MIG instances are offered with the strategy {strategy!r}, and "
-            f"{field_of(sharing, 'mig_strategy')} is {sharing.mig_strategy!r}"
+            f"its MIG strategy is {strategy!r}, but {field_of(sharing, 'mig_strategy')} is "
+            f"{sharing.mig_strategy!r}"
         )
 
 
 def _why_no_instance(*, is_shared: bool) -> Iterator[str]:
     if is_shared:
-        yield "its MIG instances are shared, which no run can ask for"
+        yield "its MIG instances are shared and cannot be requested by runs"
 
 
 def _replicas(labels: Mapping[str, str]) -> int:

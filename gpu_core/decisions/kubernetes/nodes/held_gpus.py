@@ -18,8 +18,8 @@ HELD_ANNOTATION = f"{PREFIX}/held-gpus"
 _UNREADABLE = HeldGpu(
     gpu_id="a GPU",
     verdict=HealthVerdict.DRAIN,
-    reason=f"the annotation {HELD_ANNOTATION} cannot be understood",
-    remedy="look at the GPUs of the node",
+    reason=f"failed to parse the annotation {HELD_ANNOTATION}",
+    remedy="check the GPUs of the node",
     found_at=None,
 )
 

@@ -85,7 +85,9 @@ def node_pool_offer(
             # A kind that is used up stays one: a run may wait for its last node.
             kinds.append(kind.model_copy(update={"max_nodes": there + left}))
     if not kinds and not refusals:
-        refusals = ("its requirements allow no known machine with GPUs and capacity type",)
+        refusals = (
+            ("its requirements do not match any known instance type with GPUs and a capacity type"),
+        )
     return NodePoolOffer(kinds=tuple(kinds), refusals=refusals)
 
 
@@ -96,17 +98,20 @@ def _not_understood(
     node_class = template.get("nodeClassRef") or {}
     group = node_class.get("group")
     if group != _EC2_GROUP:
-        yield f"its nodeClassRef.group is {group!r}, and only machines of {_EC2_GROUP} are known"
+        yield (
+            f"its nodeClassRef.group is {group!r}, but only instance types of "
+            f"{_EC2_GROUP} are supported"
+        )
         return
     known = {*ec2_labels(next(iter(EC2_SIZES))), ZONE_LABEL, KARPENTER_CAPACITY_LABEL}
     for requirement in requirements:
         key, operator = requirement["key"], requirement["operator"]
         if key not in known and _is_about_machines(key):
-            yield f"it has a requirement on {key}, which is not known of any machine"
+            yield f"its requirement on {key} is not supported"
         elif operator not in _OPERATORS:
-            yield f"its requirement on {key} has the operator {operator}, which is not known"
+            yield f"its requirement on {key} has the unsupported operator {operator}"
         elif key == ZONE_LABEL and operator not in {"In", "Exists"}:
-            yield f"its requirement on {key} has the operator {operator}; name zones with In"
+            yield (f"its requirement on {key} has the operator {operator}; use In to specify zones")
 
 
 def _is_about_machines(key: str) -> bool:
@@ -121,7 +126,7 @@ def _closed(node_pool: Mapping[str, Any]) -> Iterator[str]:
     if node_pool["metadata"].get("deletionTimestamp"):
         yield "it is being deleted"
     if (node_pool.get("spec") or {}).get("replicas") is not None:
-        yield "it has a fixed number of nodes (spec.replicas) and adds none for pods"
+        yield "it has a fixed number of nodes (spec.replicas) and is not scaled for pods"
     conditions = (node_pool.get("status") or {}).get("conditions") or ()
     ready: Mapping[str, Any] = next((c for c in conditions if c.get("type") == "Ready"), {})
     if ready.get("status") != "True":

@@ -80,7 +80,7 @@ def node_facts(
         return None
     why_not = [*blocked_by(node, policy.gpu_conditions), *gpus.unusable]
     if not gpus.total:
-        why_not.append("its device plugin offers no GPU yet")
+        why_not.append("its device plugin has not registered any GPUs yet")
     listed, unhealthy, foreign_ids = _numbered(gpus, held_gpu_ids)
     gpu_type = gpu_type or "unknown"
     return NodeFacts(

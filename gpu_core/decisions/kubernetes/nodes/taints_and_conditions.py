@@ -36,7 +36,7 @@ def blocked_by(node: Mapping[str, Any], gpu_conditions: Mapping[str, str]) -> It
         yield f"it is not ready{_because(ready)}"
     for name, bad in gpu_conditions.items():
         if status.get(name, {}).get("status") == bad:
-            yield f"its GPUs are in trouble: {name} is {bad}{_because(status[name])}"
+            yield f"its GPUs are unhealthy: {name} is {bad}{_because(status[name])}"
     driver = (node.get("metadata", {}).get("labels") or {}).get(DRIVER_UPGRADE_LABEL, "")
     if driver not in DRIVER_USABLE:
         yield f"its GPU driver is being upgraded ({driver})"

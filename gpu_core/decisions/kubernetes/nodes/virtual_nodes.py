@@ -63,7 +63,10 @@ def why_not_launched(kind: ProvisionedNodes, policy: KubernetesPolicy) -> str | 
     resource = expected_gpus(labels, kind.gpu_type, kind.gpus_per_node, sharing).resource
     if resource == sharing.gpu_resource:
         return None
-    return f"Karpenter adds no node for {resource}, which only nodes that are there offer"
+    return (
+        f"Karpenter does not provision nodes for {resource}, which is only available on "
+        "existing nodes"
+    )
 
 
 def wanted_for(placement: Placement, kinds: Iterable[ProvisionedNodes]) -> Wanted | None:

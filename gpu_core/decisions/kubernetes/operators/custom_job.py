@@ -62,7 +62,7 @@ class Request:
             raise InvalidInput(
                 "container_command",
                 "is missing",
-                remedy=f"framework {self.launch.pod.framework!r} needs to know what to run",
+                remedy=f"framework {self.launch.pod.framework!r} requires a command to run",
             )
         return self.launch.pod.container_command
 

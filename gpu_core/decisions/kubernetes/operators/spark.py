@@ -80,8 +80,8 @@ def require_whole_gpus(shape: Shape) -> None:
     if not shape.is_whole:
         raise InvalidInput(
             "framework",
-            "'spark' takes whole GPUs",
-            remedy="leave gpu_fraction and mig_profile out",
+            "'spark' requires whole GPUs",
+            remedy="remove gpu_fraction and mig_profile",
         )
 
 

@@ -35,7 +35,7 @@ def custom_job_outcome(
         case kind:
             raise InvalidInput(
                 "kind",
-                "is no object of a known operator",
+                "is not an object of a known operator",
                 got=kind,
                 allowed="RayJob, TrainJob, SparkApplication",
             )

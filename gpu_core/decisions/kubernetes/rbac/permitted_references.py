@@ -81,11 +81,14 @@ def _excess(found: JobReferences, permission: Permission, own: WorkersOwn | None
         names = permission.names(reference.what)
         verb = _VERBS.get(reference.what, "use")
         if _is_workers_own(reference, found.namespace, names, own):
-            yield f"{verb} {reference_text(reference)}, which is the worker's own"
+            yield f"{verb} {reference_text(reference)}, which is reserved for the worker"
         elif reference in found.moved:
             continue
         elif names is None and _is_only_listed(reference):
-            yield f"{verb} {reference_text(reference)}, whose devices the plan does not count"
+            yield (
+                f"{verb} {reference_text(reference)}, whose devices are not accounted for "
+                "by the scheduler"
+            )
         elif names is not None and not _is_listed(reference, names):
             known = {*names, *_names(found.by_template, reference.what)}
             yield f"{verb} {reference_text(reference)} ({_allowed(reference.name, known)})"

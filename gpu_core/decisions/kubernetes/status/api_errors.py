@@ -20,7 +20,7 @@ _NAMESPACE_ENDS = re.compile(
 )
 _NO_NAMESPACE = re.compile(r'namespaces "(?P<name>[^"]+)" not found')
 
-GRANTED_BY = "the Helm chart infra/helm/prefect-gpu grants it"
+GRANTED_BY = "the permission is granted by the Helm chart infra/helm/prefect-gpu"
 """The place of all rights of the worker, as a clause."""
 
 # A webhook may quote the whole object.
@@ -129,40 +129,40 @@ def why_refused(message: str) -> str:
     right = missing_right(message)
     if right is not None:
         return (
-            f"The cluster does not let the worker {right}. The Helm chart grants it in the "
-            f"namespaces of its value runs.namespaces: add this one, or correct the variable "
-            f"'namespace' of the pool or of the run."
+            f"The worker is not permitted to {right}. Add the namespace to "
+            "`runs.namespaces` in the Helm chart or correct the `namespace` variable of the "
+            "pool or run."
         )
     namespace = _NAMESPACE_ENDS.search(message)
     if namespace is not None:
         return (
-            f"The namespace {namespace['name']!r} is being deleted. Create it anew when it is "
-            f"gone, or correct the variable 'namespace' of the pool or of the run; then submit it "
-            f"again."
+            f"The namespace {namespace['name']!r} is being deleted. Recreate it after its "
+            "deletion or correct the `namespace` variable of the pool or run, then submit "
+            "the run again."
         )
     namespace = _NO_NAMESPACE.search(message)
     if namespace is not None:
         return (
-            f"The cluster has no namespace {namespace['name']!r}. Create it, or correct the "
-            f"variable 'namespace' of the pool or of the run."
+            f"Namespace {namespace['name']!r} was not found in the cluster. Create it or "
+            "correct the `namespace` variable of the pool or run."
         )
     if is_over_quota(message):
         return (
-            f"It asks for more than a ResourceQuota of its namespace allows in all: "
-            f"{_clause(message)}. Raise the quota, or ask for less."
+            "The request exceeds the total of a ResourceQuota in its namespace: "
+            f"{_clause(message)}. You can increase the quota or reduce the request."
         )
     webhook = _WEBHOOK.search(message)
     if webhook is not None:
         return (
-            f"The cluster's admission webhook {webhook['name']!r} refuses it: "
-            f"{_clause(webhook['why'])}. Change the pool's base job template or the run's job "
-            f"variables, or that rule."
+            f"Admission webhook {webhook['name']!r} denied the request: "
+            f"{_clause(webhook['why'])}. Please change the base job template, the run's job "
+            "variables or the webhook's rule."
         )
     return (
-        f"The cluster refuses it: {_clause(message)}. Change what this names in the pool's base "
-        f"job template or in the run's job variables."
+        f"The cluster rejected the request: {_clause(message)}. Please correct the pool's "
+        "base job template or the run's job variables."
     )
 
 
 def _clause(text: str) -> str:
-    return " ".join(text.split())[:_LONGEST_REASON].rstrip(".") or "no reason is given"
+    return " ".join(text.split())[:_LONGEST_REASON].rstrip(".") or "no reason was provided"

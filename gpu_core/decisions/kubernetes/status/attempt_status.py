@@ -79,14 +79,18 @@ def _verdict(
     if len(ends) >= wanted:
         return ends[0][1]  # before the Jobs say so too
     if not jobs:
-        return outcome(Cause.DELETED, detail="its Job is gone")
+        return outcome(Cause.DELETED, detail="its Job no longer exists")
     ended = [found for job in jobs if (found := _ended_job(job, _pods_of(job, pods))) is not None]
     failed = [found for found in ended if found.phase is Phase.FAILED]
     if failed:
         return min(failed, key=_gravity)
     if len(ended) == len(jobs):
         is_whole = completions >= size
-        return ended[0] if is_whole else outcome(Cause.DELETED, detail="one of its Jobs is gone")
+        return (
+            ended[0]
+            if is_whole
+            else outcome(Cause.DELETED, detail="one of its Jobs no longer exists")
+        )
     if any(job.get("spec", {}).get("suspend") for job in jobs):
         return outcome(Cause.SUSPENDED)
     waiting = [found for pod in pods if (found := waiting_of(pod)) is not None]
@@ -94,7 +98,7 @@ def _verdict(
         first = min(waiting, key=lambda found: _WAITING_ORDER.index(found.cause))
         return (first.cause is Cause.CREATING and missing_volume(events)) or first
     if len(pods) < wanted:
-        return refusal(events) or outcome(Cause.CREATING, detail="its pods are being made")
+        return refusal(events) or outcome(Cause.CREATING, detail="its pods are being created")
     return outcome(Cause.RUNNING)
 
 
@@ -174,7 +178,7 @@ def _failed_job(condition: Mapping[str, Any], *, has_pods: bool) -> AttemptOutco
     if not has_pods:
         # Pods that fail stay with their Job, so this one was deleted: a provisioner that loses
         # patience does that without the condition DisruptionTarget.
-        return outcome(Cause.DELETED, detail=f"its pod is gone ({reason})")
+        return outcome(Cause.DELETED, detail=f"its pod no longer exists ({reason})")
     return outcome(Cause.FAILED, detail=detail or reason)
 
 

@@ -66,7 +66,9 @@ def why_never_pulled(
         if pull.image in had:
             continue
         if pull.reason == _INVALID_NAME:
-            return _sentence(pull, "is no valid name", "Correct the job variable image")
+            return _sentence(
+                pull, "is not a valid name", "Ensure that the `image` job variable is correct"
+            )
         words = f"{pull.words} {_last_failure(events, pull.image)}"
         if _MAY_PASS.search(words.replace(pull.image, "")):
             continue
@@ -74,10 +76,15 @@ def why_never_pulled(
         if _DENIED.search(words):
             if is_new_node:
                 continue
-            remedy = "Correct the job variable image, or add a pull secret for its registry"
-            return _sentence(pull._replace(words=words), "is denied by its registry", remedy)
+            remedy = (
+                "Ensure that the `image` job variable is correct and that a pull "
+                "secret for its registry exists"
+            )
+            return _sentence(pull._replace(words=words), "was denied by its registry", remedy)
         if _MISSING.search(words):
-            remedy = "Correct the job variable image, or push the image"
+            remedy = (
+                "Ensure that the `image` job variable is correct and that the image has been pushed"
+            )
             return _sentence(pull._replace(words=words), "does not exist", remedy)
     return None
 

@@ -99,41 +99,44 @@ _KINDS: Mapping[Cause, _Kind] = MappingProxyType(
     {
         Cause.SUSPENDED: _Kind(Phase.PENDING, "The Job is suspended until Kueue admits it"),
         Cause.CREATING: _Kind(Phase.PENDING, "The pod is being started"),
-        Cause.GATED: _Kind(Phase.PENDING, "The pod has a scheduling gate that has to be removed"),
+        Cause.GATED: _Kind(Phase.PENDING, ("The pod has a scheduling gate that must be removed")),
         Cause.UNSCHEDULABLE: _Kind(
             Phase.PENDING,
-            "No node takes the pod yet",
-            "Unless an autoscaler is about to bring a node: compare what the pod asks for with "
-            "the nodes' labels, taints and free resources.",
+            "No node is available for the pod yet",
+            "Unless an autoscaler is adding a node, ensure that the pod's requests match "
+            "the labels, taints and free resources of the nodes.",
         ),
         Cause.QUOTA_REFUSED: _Kind(
             Phase.PENDING,
             "The pod was rejected by a ResourceQuota of the namespace",
-            "Raise the quota, or wait until other pods of the namespace end.",
+            "You can increase the quota or wait for other pods in the namespace to finish.",
         ),
         Cause.OVER_QUOTA: _Kind(
             Phase.PENDING,
-            "It asks for more than a ResourceQuota of the namespace allows in all",
-            "Raise the quota, or ask for less.",
+            "The request exceeds the total of a ResourceQuota in the namespace",
+            "You can increase the quota or reduce the request.",
             needs_person=True,
         ),
         Cause.ADMISSION_REFUSED: _Kind(
             Phase.PENDING,
-            "The cluster refuses to make the pod",
-            "Change the pool's base job template, or the rule that refuses it.",
+            "The pod was rejected by the cluster",
+            "Please correct the pool's base job template or the rule that rejects the pod.",
             needs_person=True,
         ),
         Cause.BAD_IMAGE: _Kind(
             Phase.PENDING,
-            "The image cannot be pulled",
-            "Check the image's name and tag, and the pull secret of the namespace.",
+            "Failed to pull the image",
+            (
+                "Ensure that the image's name and tag are correct and that the namespace has a "
+                "pull secret if required."
+            ),
             needs_person=True,
         ),
         Cause.BAD_CONFIGURATION: _Kind(
             Phase.PENDING,
-            "The container cannot be made as it is configured",
-            "Check the Secrets, ConfigMaps and volumes that it names, and that its user is not "
-            "root where runAsNonRoot is set.",
+            "Failed to create the container due to its configuration",
+            "Ensure that the referenced Secrets, ConfigMaps and volumes exist and that the "
+            "user is not root if runAsNonRoot is set.",
             needs_person=True,
         ),
         Cause.RUNNING: _Kind(Phase.RUNNING, "Running"),
@@ -142,55 +145,58 @@ _KINDS: Mapping[Cause, _Kind] = MappingProxyType(
         Cause.OUT_OF_MEMORY: _Kind(
             Phase.FAILED,
             "The container ran out of main memory",
-            "Raise memory_gib_per_gpu, or use less: /dev/shm counts too.",
+            (
+                "You can increase `memory_gib_per_gpu` or reduce memory usage, which includes "
+                "/dev/shm."
+            ),
             _OWN,
         ),
         Cause.NOT_STARTED: _Kind(
             Phase.FAILED,
-            "The container's command could not be started",
-            "Check that the command exists in the image and may be executed.",
+            "Failed to start the container's command",
+            "Ensure that the command exists in the image and is executable.",
             _OWN,
         ),
         Cause.STORAGE_EXCEEDED: _Kind(
             Phase.FAILED,
-            "The pod wrote more to the node's disk or to memory volumes than it may",
-            "Write to a volume, or raise its size limit or shm_size.",
+            "The pod exceeded its limit for the node's disk or memory volumes",
+            "You can write to a volume, or increase its size limit or `shm_size`.",
             _OWN,
         ),
         Cause.DEADLINE: _Kind(
             Phase.FAILED,
-            "The longest duration was over",
+            "The maximum duration was exceeded",
             "Raise max_duration.",
             ChargedParty.LIMIT,
         ),
         Cause.KILLED: _Kind(
             Phase.FAILED,
-            "The container was killed from outside when its grace period was over",
+            "The container was killed externally after its grace period expired",
             charge=_INTERRUPTED,
         ),
         Cause.EVICTED: _Kind(Phase.FAILED, "The pod was evicted", charge=_INTERRUPTED),
         Cause.NODE_PRESSURE: _Kind(
             Phase.FAILED,
-            "The pod was evicted because its node ran short of something",
+            "The pod was evicted due to resource pressure on its node",
             charge=_INTERRUPTED,
         ),
         Cause.NODE_SHUTDOWN: _Kind(Phase.FAILED, "The node was shut down", charge=_INTERRUPTED),
         Cause.NODE_LOST: _Kind(Phase.FAILED, "The node was lost", charge=_INTERRUPTED),
         Cause.NODE_REFUSED: _Kind(
             Phase.FAILED,
-            "The node refused the pod, because what it had been given was gone",
+            ("The node rejected the pod because its allocated resources were no longer available"),
             charge=_INTERRUPTED,
         ),
         Cause.PREEMPTED_BY_POD: _Kind(
             Phase.FAILED,
-            "The kube-scheduler took the node's room for a pod with a higher priority",
-            "Install our PriorityClasses (policy: kubernetes.priority_classes), so that who "
-            "gives way is decided in one place.",
+            "The kube-scheduler preempted the pod for a pod with a higher priority",
+            "Please install the PriorityClasses (`kubernetes.priority_classes` in the "
+            "policy) to let the worker manage preemption.",
             ChargedParty.PREEMPTION,
         ),
         Cause.DELETED: _Kind(
             Phase.FAILED,
-            "It was deleted by a user, or by a provisioner with force",
+            "The pod was deleted by a user or forcibly by a provisioner",
             charge=_INTERRUPTED,
         ),
     }

@@ -190,7 +190,7 @@ def _container_cause(
     if reason in _START_ERRORS or code in _SHELL_START_CODES:
         return Cause.NOT_STARTED, ended.get("message") or f"exit code {code}"
     if reason == _UNKNOWN_TO_KUBELET:
-        return Cause.NODE_LOST, "the kubelet does not know how its container ended"
+        return Cause.NODE_LOST, "the kubelet cannot determine how the container exited"
     metadata = pod.get("metadata") or {}
     is_deleted = bool(metadata.get("deletionTimestamp"))
     if is_deleted and code == _SIGKILL_CODE:

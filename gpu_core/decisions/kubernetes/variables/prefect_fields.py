@@ -81,14 +81,14 @@ PREFECT_FIELDS = (
         name="namespace",
         treatment=_MAPPED,
         default="default",
-        effect="Sets the namespace of the Job.",
+        effect="Sets the namespace in which to create the Job.",
     ),
-    PrefectField(name="image", treatment=_MAPPED, effect="Sets the image of the container."),
+    PrefectField(name="image", treatment=_MAPPED, effect="Sets the container image to use."),
     PrefectField(
         name="image_pull_policy",
         treatment=_MAPPED,
         default="IfNotPresent",
-        effect="Sets the image pull policy of the container.",
+        effect="Sets the container's image pull policy.",
     ),
     PrefectField(
         name="service_account_name",
@@ -126,10 +126,10 @@ PREFECT_FIELDS = (
     PrefectField(
         name="finished_job_ttl",
         treatment=_MAPPED,
-        effect="Sets the number of seconds for which a finished Job is kept. The value must be at "
-        "least 60, so that a worker can still read the result of the Job after downtime. "
-        "Defaults to `kubernetes.kept_after_end` in the policy, which also applies to objects "
-        "of operators.",
+        effect="Sets the number of seconds to retain a Job after it finishes. The value "
+        "must be at least 60, so that a worker can still read the result of the Job "
+        "after downtime. Defaults to `kubernetes.kept_after_end` in the policy, "
+        "which also applies to objects of operators.",
     ),
     PrefectField(
         name="stream_output",
@@ -143,8 +143,8 @@ PREFECT_FIELDS = (
         name="cluster_config",
         treatment=Treatment.POOL_ONLY,
         effect="Sets the cluster for all runs of the pool.",
-        problem="is the pool's: all its runs are on one cluster",
-        remedy="leave it out, or use the work pool of the other cluster",
+        problem="can only be set for the pool, because all its runs use one cluster",
+        remedy="remove it or use the work pool of the other cluster",
     ),
     PrefectField(
         name="backoff_limit",
@@ -152,25 +152,25 @@ PREFECT_FIELDS = (
         default=0,
         effect="Always 0: the worker starts the next attempt, on other nodes if necessary. "
         "`max_failures` and `max_interruptions` limit the attempts.",
-        problem="is always 0, because the worker starts the next attempt and not Kubernetes",
-        remedy="leave it out; max_failures and max_interruptions bound the attempts",
+        problem="must be 0, because attempts are started by the worker and not by Kubernetes",
+        remedy="use `max_failures` and `max_interruptions` to limit the attempts instead",
     ),
     PrefectField(
         name="job_watch_timeout_seconds",
         treatment=Treatment.NOT_OFFERED,
         effect="The worker watches a Job until it ends. `max_duration` limits an attempt. "
-        "prefect-kubernetes 0.8 offers the variable and does not read it.",
+        "The variable is provided but not used by prefect-kubernetes 0.8.",
         problem="has no effect, because the worker watches a Job until it ends",
-        remedy="leave it out; max_duration bounds how long an attempt runs",
+        remedy="use `max_duration` to limit the duration of an attempt instead",
     ),
     PrefectField(
         name="pod_watch_timeout_seconds",
         treatment=Treatment.NOT_OFFERED,
         default=60,
-        effect="The policy's `kubernetes.pending_timeout` limits how long pods take to start. "
-        "prefect-kubernetes 0.8 offers the variable and does not read it.",
-        problem="has no effect, because the policy bounds how long pods may take to start",
-        remedy="leave it out; kubernetes.pending_timeout of the policy is that bound",
+        effect="The policy's `kubernetes.pending_timeout` limits how long pods take to "
+        "start. The variable is provided but not used by prefect-kubernetes 0.8.",
+        problem="has no effect, because the timeout for starting pods is set in the policy",
+        remedy="use `kubernetes.pending_timeout` in the policy instead",
     ),
 )
 

@@ -53,7 +53,9 @@ def _memory_mib(value: object, field: str) -> int:
             _out_of(0 if is_too_small else mib),
             got=value,
             allowed=f"1Mi to {format_memory(_MOST_MEMORY_MIB)}",
-            remedy="add the unit, such as 64Gi; a number alone is bytes" if is_too_small else None,
+            remedy=("specify a unit, for example 64Gi, because a number without a unit is in bytes")
+            if is_too_small
+            else None,
         )
     return mib
 
@@ -69,11 +71,11 @@ def _words(value: object, field: str) -> tuple[str, ...]:
         try:
             words = shlex.split(value)
         except ValueError as error:
-            raise InvalidInput(field, f"cannot be split into words: {error}", got=value) from None
+            raise InvalidInput(field, f"is not a valid command: {error}", got=value) from None
     if not isinstance(words, list | tuple) or not words:
         raise InvalidInput(field, "is not a command", got=value, allowed="text or a list of words")
     if not all(isinstance(word, str) for word in words):
-        raise InvalidInput(field, "has a word that is not text", got=value)
+        raise InvalidInput(field, "contains an item that is not a string", got=value)
     return tuple(words)
 
 
@@ -201,8 +203,8 @@ class PodRequest(BaseModel):
         default=None,
         alias="finished_job_ttl",
         title="Finished Job TTL",
-        description="The number of seconds for which the Job is kept after it has finished. Must "
-        "be at least 60. Defaults to kept_after_end in the policy.",
+        description="The number of seconds to retain the Job after it finishes. Must be at "
+        "least 60. Defaults to kept_after_end in the policy.",
     )
     stream_output: bool = Field(
         default=True,
@@ -259,7 +261,7 @@ def _reserved(
             if is_reserved(str(key)) and not (isinstance(known, Mapping) and key in known):
                 yield InvalidInput(
                     name,
-                    "has a name that only the worker writes",
+                    "uses a name that is reserved for the worker",
                     got=key,
                     allowed=f"names that do not begin with {PREFIX}/",
                     remedy="take another prefix",
@@ -302,22 +304,22 @@ def _contradictions(request: PodRequest, given: Mapping[str, object]) -> Iterato
         if amount is not None and amount_per_gpu is not None:
             yield InvalidInput(
                 of_pod,
-                f"says what {of_gpu} says too",
+                f"cannot be combined with {of_gpu}",
                 got=given[of_pod],
-                remedy="leave one of them out, or set the one that the pool has to null",
+                remedy="specify only one of them, or set the value of the pool to null",
             )
     if request.framework in FRAMEWORKS and request.finished_job_ttl_s is not None:
         yield InvalidInput(
             "finished_job_ttl",
-            f"is not for framework {request.framework!r}, whose object is no Job",
+            f"is not for framework {request.framework!r}, which does not create a Job",
             got=request.finished_job_ttl_s,
-            remedy="leave it out; the policy's kubernetes.kept_after_end holds",
+            remedy="use `kubernetes.kept_after_end` in the policy instead",
         )
     amounts = {request.memory_request_mib, request.memory_limit_mib} - {None}
     if request.framework == "spark" and len(amounts) > 1:
         yield InvalidInput(
             "memory_limit",
-            "differs from memory_request, and Spark has one amount for both",
+            "must be equal to memory_request, because Spark uses one value for both",
             got=given["memory_limit"],
-            remedy="leave one of them out",
+            remedy="specify only one of them",
         )

@@ -283,7 +283,7 @@ def _contradictions(request: GpuRequest) -> list[InvalidInput]:
                 "gpu_fraction",
                 "cannot be combined with mig_profile",
                 got=request.gpu_fraction,
-                remedy="leave one of them out",
+                remedy="specify only one of them",
             )
         )
     return errors

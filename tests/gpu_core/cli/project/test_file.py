@@ -244,12 +244,12 @@ def checked(tmp_path, monkeypatch):
         ),
         pytest.param(
             deployment(pool="cluster", queue="night", variables="{backoff_limit: 3}"),
-            ["job_variables.backoff_limit is always 0", "(got 3)", "max_failures"],
+            ["job_variables.backoff_limit must be 0", "(got 3)", "max_failures"],
             id="a variable of prefect-kubernetes without effect",
         ),
         pytest.param(
             deployment(pool="cluster", queue="night", variables="{cluster_config: {config: {}}}"),
-            ["job_variables.cluster_config is the pool's", "the other cluster"],
+            ["job_variables.cluster_config can only be set for the pool", "the other cluster"],
             id="a cluster of its own",
         ),
         pytest.param(

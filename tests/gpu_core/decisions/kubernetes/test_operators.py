@@ -169,7 +169,7 @@ def test_who_leads_needs_as_much_beside_parts_of_gpus(part, want):
 
 @pytest.mark.parametrize("part", [{"gpu_share_milli": 250}, {"mig_profile": "1g.10gb"}])
 def test_spark_takes_whole_gpus(part):
-    with pytest.raises(InvalidInput, match=r"^framework 'spark' takes whole GPUs"):
+    with pytest.raises(InvalidInput, match=r"^framework 'spark' requires whole GPUs"):
         custom_job("spark", 1, shape=part)
 
 
@@ -210,7 +210,7 @@ def test_spark_from_a_jar():
         pytest.param(
             "spark",
             {"gpus": 1, "nodes": 1, "shape": {"mig_profile": "1g.10gb"}},
-            "takes whole GPUs",
+            "requires whole GPUs",
             id="Spark on a MIG instance",
         ),
     ],
@@ -378,7 +378,7 @@ def test_it_is_not_over_while_a_pod_may_run():
 
 
 def test_another_kind_is_refused():
-    with pytest.raises(InvalidInput, match="no object of a known operator"):
+    with pytest.raises(InvalidInput, match="not an object of a known operator"):
         custom_job_outcome({"kind": "MPIJob"})
 
 

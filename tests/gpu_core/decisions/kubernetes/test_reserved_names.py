@@ -112,7 +112,9 @@ def test_a_run_that_brings_one_is_refused(name, key, want):
     variables = {name: {key: "x"}}
     assert is_reserved(key) is want
     if want:
-        with pytest.raises(InvalidInput, match=f"{name} has a name that only the worker writes"):
+        with pytest.raises(
+            InvalidInput, match=(f"{name} uses a name that is reserved for the worker")
+        ):
             parse_pod_request(variables, {})
     else:
         parse_pod_request(variables, {})

@@ -254,7 +254,7 @@ CLUSTER = {"$ref": {"block_document_id": "6a0c7e3e-0000-4000-8000-000000000001"}
 OTHER = {"$ref": {"block_document_id": "6a0c7e3e-0000-4000-8000-000000000002"}}
 
 REFUSED = [
-    pytest.param("backoff_limit", 3, "is always 0.*max_failures", id="backoff_limit"),
+    pytest.param("backoff_limit", 3, "must be 0.*max_failures", id="backoff_limit"),
     pytest.param(
         "job_watch_timeout_seconds", 60, "has no effect.*max_duration", id="job_watch_timeout"
     ),
@@ -286,7 +286,7 @@ def test_a_run_does_not_choose_its_cluster(where):
     template, deployment, run = Source(where).of({"cluster_config": OTHER})
     template["variables"]["properties"]["cluster_config"]["default"] = CLUSTER
     with pytest.raises(
-        InvalidInput, match=r"cluster_config is the pool's.*other cluster"
+        InvalidInput, match=r"cluster_config can only be set for the pool.*other cluster"
     ) as caught:
         read(template, deployment, run)
     assert "block_document_id" not in str(caught.value)
@@ -302,7 +302,8 @@ def test_the_cluster_of_the_pool_is_every_runs():
     ("variables", "want"),
     [
         pytest.param(
-            {"memory_limit": "64"}, "memory_limit is too small.*1Mi to .*a number alone is bytes",
+            {"memory_limit": "64"},
+            "memory_limit is too small.*1Mi to .*a number without a unit is in bytes",
             id="a unit is missing",
         ),
         pytest.param({"memory_limit": "64GB"}, "memory_limit is not a quantity", id="of disks"),
@@ -312,25 +313,27 @@ def test_the_cluster_of_the_pool_is_every_runs():
         pytest.param({"cpu_limit": True}, "cpu_limit is not a quantity", id="a truth"),
         pytest.param(
             {"cpu_limit": "2", "cpu_request": "4"},
-            r"cpu_limit is below the request \(got '2'\); allowed: 4 or more",
+            r"cpu_limit must not be lower than the request \(got '2'\); allowed: 4 or more",
             id="CPU limit below the request",
         ),
         pytest.param(
             {"memory_limit": "8Gi", "memory_gib_per_gpu": 8, "gpu_count": 2},
-            "memory_limit is below the request .*allowed: 16Gi or more",
+            "memory_limit must not be lower than the request .*allowed: 16Gi or more",
             id="memory limit below what the GPUs bring",
         ),
         pytest.param(
-            {"cpu_request": "4", "cpu_per_gpu": 2}, "cpu_request says what cpu_per_gpu says too",
+            {"cpu_request": "4", "cpu_per_gpu": 2},
+            "cpu_request cannot be combined with cpu_per_gpu",
             id="CPU twice",
         ),
         pytest.param(
             {"memory_request": "4Gi", "memory_gib_per_gpu": 2},
-            "memory_request says what memory_gib_per_gpu says too",
+            "memory_request cannot be combined with memory_gib_per_gpu",
             id="memory twice",
         ),
         pytest.param(
-            {"memory_limit": "4Gi", "shm_size": "4Gi"}, "shm_size leaves nothing", id="all shared"
+            {"memory_limit": "4Gi", "shm_size": "4Gi"}, "shm_size uses all of the memory",
+            id="all shared"
         ),
         pytest.param(
             {"finished_job_ttl": 0},
@@ -357,7 +360,7 @@ def test_what_is_wrong_is_said(variables, want):
         ),
         pytest.param(
             {"framework": "spark", "memory_request": "4Gi", "memory_limit": "8Gi"},
-            "memory_limit differs from memory_request",
+            "memory_limit must be equal to memory_request",
             id="Spark has one amount",
         ),
     ],

@@ -685,7 +685,7 @@ def a_node(
             ],
             [
                 ("ok", "8 GPUs on 1 node"),
-                ("warning", "shared by 10, and the policy's kubernetes.shares_per_gpu is 4"),
+                ("warning", "has 10 replicas, but the policy's kubernetes.shares_per_gpu is 4"),
             ],
             id="shared otherwise than the policy says",
         ),

@@ -37,7 +37,7 @@ def asking(name, *, always=False, kind="limits", **resources):
         pytest.param(
             {"containers": [RUN, asking("side", **{"nvidia.com/gpu": "1"})]},
             4,
-            r"containers\[1\].resources takes GPUs that the scheduler did not plan .*allowed: none",
+            r"containers\[1\].resources requests GPUs that were not planned .*allowed: none",
             id="another container",
         ),
         pytest.param(

@@ -295,7 +295,7 @@ SIDECAR = {"name": "log", "image": "log:1"}
     [
         pytest.param(
             template_container(**ROOT),
-            [r"containers\[0\].securityContext.runAsUser is root.*'restricted'.*got 0.*'template'"],
+            [r"containers\[0\].securityContext.runAsUser must not be root.*'restricted'.*got 0"],
             id="the run's container",
         ),
         pytest.param(

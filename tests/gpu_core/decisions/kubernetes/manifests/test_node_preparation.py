@@ -139,7 +139,9 @@ def test_the_tester_gets_all_gpus_that_are_well_and_the_puller_none():
     [
         pytest.param({"preflight": {}}, "kubernetes.preflight.image", id="a test without an image"),
         pytest.param(
-            {"preflight": {"image": "i", "command": "a 'b"}}, "cannot be split", id="an open quote"
+            {"preflight": {"image": "i", "command": "a 'b"}},
+            "is not a valid command",
+            id="an open quote",
         ),
         pytest.param({"preflight": {"image": "i", "command": ""}}, "is not a command", id="empty"),
         pytest.param({"preflight": {"image": "i", "every": "0s"}}, "every", id="all the time"),

@@ -60,7 +60,7 @@ def test_which_secrets_the_settings_name(settings, want):
     [
         pytest.param(
             {"api_key_secret_name": "prefect"},
-            "WORKER_API_KEY_SECRET_KEY is missing.*needs both",
+            "WORKER_API_KEY_SECRET_KEY is missing.*requires both",
             id="no key within the Secret",
         ),
         pytest.param(
@@ -75,12 +75,12 @@ def test_which_secrets_the_settings_name(settings, want):
         ),
         pytest.param(
             {"create_secret_for_api_key": True},
-            "WORKER_CREATE_SECRET_FOR_API_KEY asks for a Secret.*by hand",
+            "WORKER_CREATE_SECRET_FOR_API_KEY requires a Secret.*manually",
             id="a Secret that the worker would make",
         ),
         pytest.param(
             {**NAMED, "store_env_as_secret": True},
-            "WORKER_STORE_ENV_AS_SECRET asks for a Secret",
+            "WORKER_STORE_ENV_AS_SECRET requires a Secret",
             id="a Secret for each run",
         ),
     ],
@@ -108,7 +108,7 @@ def test_the_operator_is_warned_of_keys_in_plain_words(environment, in_secrets, 
 def test_the_operator_is_warned_of_headers_in_plain_words():
     headers = {"PREFECT_CLIENT_CUSTOM_HEADERS": '{"CF-Access-Client-Secret": "s"}'}
     (found,) = plain_key_warnings(headers, ())
-    assert found.endswith("name a Secret that has it in the policy's kubernetes.secrets")
+    assert found.endswith("specify a Secret that contains it in the policy's kubernetes.secrets")
     assert plain_key_warnings(headers, headers) == ()
 
 

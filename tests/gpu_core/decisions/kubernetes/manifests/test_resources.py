@@ -144,7 +144,7 @@ def test_shared_memory_is_half_of_the_memory_unless_the_run_says_otherwise():
 
 
 def test_shared_memory_leaves_some_of_the_memory():
-    with pytest.raises(InvalidInput, match=r"shm_size leaves nothing .* less than 100Gi"):
+    with pytest.raises(InvalidInput, match=r"shm_size uses all of the memory .* less than 100Gi"):
         size(Shape(), {"shm_size": "100Gi"})
 
 

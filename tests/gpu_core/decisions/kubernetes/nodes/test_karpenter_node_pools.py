@@ -166,7 +166,9 @@ NOT_READY = [
             node_pool("topology.kubernetes.io/zone NotIn us-east-1a"), "NotIn", id="a zone left out"
         ),
         pytest.param(node_pool(f"{MACHINE} Like p5"), "operator Like", id="an operator to come"),
-        pytest.param(node_pool(f"{MACHINE} In m5.large"), "no known machine", id="no GPUs"),
+        pytest.param(
+            node_pool(f"{MACHINE} In m5.large"), "not match any known instance type", id="no GPUs"
+        ),
     ],
 )
 def test_what_is_not_understood_adds_nothing_and_says_why(pool, want_refusal):

@@ -137,7 +137,7 @@ def test_a_node_without_gpus_is_none_of_ours():
 def test_a_node_that_has_not_yet_found_its_gpus_waits():
     found = facts(make_node_object(KARPENTER_SPOT, gpus=0))
     assert found.node.gpu_ids == ()
-    assert found.blocked_by == ("its device plugin offers no GPU yet",)
+    assert found.blocked_by == ("its device plugin has not registered any GPUs yet",)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_node_that_has_not_yet_found_its_gpus_waits():
                     },
                 )
             ),
-            "its GPUs are in trouble: AcceleratedHardwareReady is False (NvidiaXID79Error)",
+            "its GPUs are unhealthy: AcceleratedHardwareReady is False (NvidiaXID79Error)",
             id="broken GPUs",
         ),
     ],
@@ -400,34 +400,32 @@ MIXED = make_node_object(MIG, gpus=6, resource="nvidia.com/mig-1g.10gb")
         pytest.param(
             make_node_object(GKE_A100 | {GKE_CLIENTS: "4"}),
             {"shared_gpu_resource": "example.com/share"},
-            "its shared GPUs are called nvidia.com/gpu, and the policy's "
+            "its shared GPUs are named nvidia.com/gpu, but the policy's "
             "kubernetes.shared_gpu_resource is example.com/share",
             id="replicas under another name",
         ),
         pytest.param(
             make_node_object(GKE_A100 | {GKE_CLIENTS: "2"}),
             UNRENAMED | {"shares_per_gpu": 4},
-            "each of its GPUs is shared by 2, and the policy's kubernetes.shares_per_gpu is 4",
+            "each of its GPUs has 2 replicas, but the policy's kubernetes.shares_per_gpu is 4",
             id="another number of replicas",
         ),
         pytest.param(
             make_node_object(GFD_A100 | {"nvidia.com/gpu.replicas": "1"}),
             {"node_pools": [{"match_labels": {}, "shares_per_gpu": 4}]},
-            "its GPUs are not shared, and the policy's kubernetes.node_pools.0.shares_per_gpu is 4",
+            "its GPUs are not shared, but the policy's kubernetes.node_pools.0.shares_per_gpu is 4",
             id="whole GPUs in a pool that is to share them",
         ),
         pytest.param(
             make_node_object(GKE_A100 | {GKE_PARTITION: "1g.5gb"}, gpus=7),
             {"mig_strategy": "mixed"},
-            "its MIG instances are offered with the strategy 'single', and the policy's "
-            "kubernetes.mig_strategy is 'mixed'",
+            "its MIG strategy is 'single', but the policy's kubernetes.mig_strategy is 'mixed'",
             id="instances under the name of GPUs",
         ),
         pytest.param(
             MIXED,
             {"mig_strategy": "single"},
-            "its MIG instances are offered with the strategy 'mixed', and the policy's "
-            "kubernetes.mig_strategy is 'single'",
+            "its MIG strategy is 'mixed', but the policy's kubernetes.mig_strategy is 'single'",
             id="instances under names of their own",
         ),
     ],
@@ -448,13 +446,13 @@ def test_what_a_node_says_counts_and_the_policys_contradiction_is_reported(node,
         pytest.param(
             make_node_object(GKE_A100 | {GKE_PARTITION: "1g.5gb", GKE_CLIENTS: "2"}, gpus=14),
             {"mig_strategy": "single"},
-            "its MIG instances are shared, which no run can ask for",
+            "its MIG instances are shared and cannot be requested by runs",
             id="instances that GKE shares",
         ),
         pytest.param(
             make_node_object(MIG, gpus=12, resource="nvidia.com/mig-1g.10gb.shared"),
             {},
-            "its MIG instances are shared, which no run can ask for",
+            "its MIG instances are shared and cannot be requested by runs",
             id="instances that are shared under names of their own",
         ),
     ],

@@ -110,21 +110,21 @@ def path(name):
         pytest.param(
             {},
             brings(account("gpu-worker")),
-            ("use ServiceAccount 'gpu-worker', which is the worker's own",),
+            ("use ServiceAccount 'gpu-worker', which is reserved for the worker",),
             id="the worker's account, in a policy without the lists",
         ),
         pytest.param(
             {"service_accounts": ["gpu-worker"]},
             brings(account("gpu-worker")),
-            ("use ServiceAccount 'gpu-worker', which is the worker's own",),
+            ("use ServiceAccount 'gpu-worker', which is reserved for the worker",),
             id="the worker's account, although it is listed",
         ),
         pytest.param(
             {"service_accounts": None, "secrets": None},
             brings(account("gpu-worker"), secret("gpu-worker")),
             (
-                "use Secret 'gpu-worker', which is the worker's own",
-                "use ServiceAccount 'gpu-worker', which is the worker's own",
+                "use Secret 'gpu-worker', which is reserved for the worker",
+                "use ServiceAccount 'gpu-worker', which is reserved for the worker",
             ),
             id="the worker's own, although anything is allowed",
         ),
@@ -209,7 +209,7 @@ def test_the_graver_hold_wins(reason, want):
     [
         pytest.param(
             {"pod_fields": ["hostNetwrok"]},
-            r"permissions.default.pod_fields names a field .*did you mean 'hostNetwork'",
+            r"permissions.default.pod_fields contains a field .*did you mean 'hostNetwork'",
             id="a misspelt field",
         ),
         pytest.param({"secrets": "keys"}, "permissions.default.secrets", id="text, no list"),

@@ -55,41 +55,41 @@ def test_a_missing_right_is_named(message, want):
     [
         pytest.param(
             RBAC,
-            "The cluster does not let the worker create jobs.batch in namespace 'ml'. "
-            "The Helm chart grants it in the namespaces of its value runs.namespaces: add this "
-            "one, or correct the variable 'namespace' of the pool or of the run.",
+            "The worker is not permitted to create jobs.batch in namespace 'ml'. Add the "
+            "namespace to `runs.namespaces` in the Helm chart or correct the `namespace` "
+            "variable of the pool or run.",
             id="a right",
         ),
         pytest.param(
             'namespaces "mll" not found',
-            "The cluster has no namespace 'mll'. Create it, or correct the variable 'namespace' of "
-            "the pool or of the run.",
+            "Namespace 'mll' was not found in the cluster. Create it or correct the "
+            "`namespace` variable of the pool or run.",
             id="a namespace",
         ),
         pytest.param(
             'jobs.batch "gpu-1" is forbidden: unable to create new content in namespace ml because '
             "it is being terminated",
-            "The namespace 'ml' is being deleted. Create it anew when it is gone, or correct the "
-            "variable 'namespace' of the pool or of the run; then submit it again.",
+            "The namespace 'ml' is being deleted. Recreate it after its deletion or correct "
+            "the `namespace` variable of the pool or run, then submit the run again.",
             id="a namespace that is being deleted",
         ),
         pytest.param(
             WEBHOOK,
-            "The cluster's admission webhook 'validation.gatekeeper.sh' refuses it: [images] the "
-            "image registry.example/train is not allowed. Change the pool's base job template or "
-            "the run's job variables, or that rule.",
+            "Admission webhook 'validation.gatekeeper.sh' denied the request: [images] the "
+            "image registry.example/train is not allowed. Please change the base job "
+            "template, the run's job variables or the webhook's rule.",
             id="a webhook",
         ),
         pytest.param(
             INVALID,
-            f"The cluster refuses it: {INVALID}. Change what this names in the pool's base job "
-            "template or in the run's job variables.",
+            f"The cluster rejected the request: {INVALID}. Please correct the pool's base "
+            "job template or the run's job variables.",
             id="a value",
         ),
         pytest.param(
             "",
-            "The cluster refuses it: no reason is given. Change what this names in the pool's base "
-            "job template or in the run's job variables.",
+            "The cluster rejected the request: no reason was provided. Please correct the "
+            "pool's base job template or the run's job variables.",
             id="without a word",
         ),
     ],
@@ -130,8 +130,8 @@ def test_which_quota_has_room_later(message, want):
 def test_what_never_fits_into_a_quota_is_reported_so():
     message = exceeded("count/jobs.batch=1", "count/jobs.batch=0")
     assert why_refused(message) == (
-        f"It asks for more than a ResourceQuota of its namespace allows in all: {message}. Raise "
-        "the quota, or ask for less."
+        f"The request exceeds the total of a ResourceQuota in its namespace: {message}. You "
+        "can increase the quota or reduce the request."
     )
 
 

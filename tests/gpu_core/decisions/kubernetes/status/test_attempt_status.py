@@ -79,7 +79,7 @@ RUNNING = pod("Running", state={"running": {}})
 @pytest.mark.parametrize(
     ("pods", "events", "want_cause", "want_words", "want_needs_person"),
     [
-        pytest.param([], [], Cause.CREATING, "being made", False, id="no pod yet"),
+        pytest.param([], [], Cause.CREATING, "being created", False, id="no pod yet"),
         pytest.param(
             [pod("Pending", ("PodScheduled", "False", "Unschedulable", UNSCHEDULABLE))],
             [],
@@ -232,7 +232,7 @@ def test_why_it_waits(pods, events, want_cause, want_words, want_needs_person):
             [pod("Failed", reason="DeadlineExceeded", message="active on the node too long")],
             Cause.DEADLINE,
             ChargedParty.LIMIT,
-            "longest duration",
+            "maximum duration",
             id="the longest duration",
         ),
         pytest.param(
@@ -317,7 +317,7 @@ def test_why_it_waits(pods, events, want_cause, want_words, want_needs_person):
             [pod("Failed", state=ended(137), deleted=True)],
             Cause.KILLED,
             ChargedParty.INTERRUPTION,
-            "grace period was over",
+            "grace period expired",
             id="killed after its grace period",
         ),
         pytest.param(
@@ -345,7 +345,7 @@ def test_why_it_waits(pods, events, want_cause, want_words, want_needs_person):
             [pod("Failed", state=ended(137, "ContainerStatusUnknown"))],
             Cause.NODE_LOST,
             ChargedParty.INTERRUPTION,
-            "does not know",
+            "cannot determine",
             id="the kubelet came back without memory",
         ),
     ],

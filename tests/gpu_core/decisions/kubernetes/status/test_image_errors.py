@@ -38,8 +38,11 @@ def running(image=IMAGE):
     }
 
 
-PUSH = "Correct the job variable image, or push the image."
-ADD_KEYS = "Correct the job variable image, or add a pull secret for its registry."
+PUSH = "Ensure that the `image` job variable is correct and that the image has been pushed."
+ADD_KEYS = (
+    "Ensure that the `image` job variable is correct and that a pull secret for its "
+    "registry exists."
+)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +99,8 @@ def test_the_image_itself_is_not_read_as_an_answer():
 def test_a_name_that_is_none():
     found = why_never_pulled([waiting("couldn't parse", "InvalidImageName", "Team/Train:1.2")])
     assert found == (
-        "Image 'Team/Train:1.2' of container prefect-job is no valid name: couldn't parse. "
-        "Correct the job variable image."
+        "Image 'Team/Train:1.2' of container prefect-job is not a valid name: couldn't "
+        "parse. Ensure that the `image` job variable is correct."
     )
 
 

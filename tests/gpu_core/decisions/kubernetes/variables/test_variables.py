@@ -49,7 +49,7 @@ def test_a_blank_command_is_the_default_as_on_every_prefect_pool():
         pytest.param({"shm_size": "8GB"}, "shm_size is not a quantity", id="a unit of disks"),
         pytest.param({"shm_size": "0"}, "shm_size is too small", id="no shared memory"),
         pytest.param({"cpu_per_gpu": "4"}, "cpu_per_gpu", id="a number as text"),
-        pytest.param({"command": "a 'b"}, "command cannot be split", id="an open quote"),
+        pytest.param({"command": "a 'b"}, "command is not a valid command", id="an open quote"),
         pytest.param({"command": []}, "command is not a command", id="an empty command"),
         pytest.param(
             {"container_command": ""}, "container_command is not a command", id="a blank command"

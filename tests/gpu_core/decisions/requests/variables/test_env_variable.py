@@ -61,6 +61,6 @@ def test_text_over_a_mapping_is_refused():
 
 
 def test_a_process_has_no_variable_from_a_secret():
-    with pytest.raises(InvalidInput, match=r"env\.K has valueFrom.*gpu-process"):
+    with pytest.raises(InvalidInput, match=r"env\.K uses valueFrom.*gpu-process"):
         env_of_process([{"name": "A", "value": "1"}, SECRET])
     assert env_of_process([{"name": "A", "value": "1"}, {"name": "B"}]) == {"A": "1", "B": None}

@@ -133,7 +133,10 @@ def test_everything_given():
         ),
         pytest.param(
             {"gpu_fraction": 0.5, "mig_profile": "1g.10gb"},
-            "gpu_fraction cannot be combined with mig_profile (got 0.5); leave one of them out",
+            (
+                "gpu_fraction cannot be combined with mig_profile (got 0.5); specify only one "
+                "of them"
+            ),
             id="two kinds of parts",
         ),
         pytest.param(
