@@ -194,7 +194,7 @@ class Checkpointing:
         except FATAL as error:
             if exception_type is None:
                 raise
-            _log.warning("the last checkpoint was refused: %s", error)
+            _log.warning("The latest checkpoint was rejected: %s", error)
         finally:
             if self._saver is not None:
                 self._saver.close()
@@ -236,7 +236,7 @@ class Checkpointing:
             while own.order > min(orders):
                 own = next(candidates, _NOTHING)
         if own.manifest is None:
-            _log.info("there is no checkpoint to restore: beginning from the start")
+            _log.info("No checkpoint found, starting from the beginning")
             return default
         self._report_restored(own.manifest)
         state: State = own.state
@@ -331,7 +331,7 @@ class Checkpointing:
     def _should_save_for(self, notice: Notice, saver: Saver) -> bool:
         plan = answer_notice(_left_s(notice), self._schedule.times, saver.uploading_for_s())
         if plan.action is NoticeAction.NOTHING:
-            _log.warning("nothing is saved for the notice %r: %s", notice.reason, plan)
+            _log.warning("Skipping the checkpoint for notice %r: %s", notice.reason, plan)
             with self._report_lock:
                 self._answered = notice
                 # The worker need not wait for what will not come.
@@ -383,7 +383,7 @@ class Checkpointing:
         except FATAL:
             raise
         except Exception as error:  # any error of the store: the save itself reports it
-            _log.warning("the store does not list its checkpoints: %s", error)
+            _log.warning("Failed to list checkpoints: %s", error)
             return 0
 
     def _readable(self, checkpoints: RunCheckpoints) -> "Iterator[_Candidate]":
@@ -403,7 +403,7 @@ class Checkpointing:
         return self._ranks.exchange(own.order)
 
     def _report_restored(self, manifest: Manifest) -> None:
-        _log.info("restored checkpoint %s of %s", manifest.id, manifest.saved_at.isoformat())
+        _log.info("Restored checkpoint %s of %s", manifest.id, manifest.saved_at.isoformat())
         # What the attempt itself saved earlier is not what it started with.
         if self._checkpoints is not None and manifest.attempt != self._attempt:
             key = self._checkpoints.key(str(manifest.id))
@@ -456,15 +456,15 @@ class Checkpointing:
             write_checkpoint_report(self._run_dir, report)
         except OSError as error:
             # The checkpoint is safe; that the worker does not know of it costs no work.
-            _log.warning("the checkpoint could not be reported to the worker: %s", error)
+            _log.warning("Failed to report the checkpoint to the worker: %s", error)
 
     def _warn_once(self) -> None:
         if self._has_warned:
             return
         self._has_warned = True
         _log.warning(
-            "nothing is saved: this process is not a run of a GPU work pool, or its "
-            "checkpoint_uri is not set"
+            "Checkpoints are disabled because this process is not a run of a GPU work pool "
+            "or `checkpoint_uri` is not set"
         )
 
 

@@ -54,7 +54,7 @@ def micro_batch(size: int) -> MicroBatch:
     smaller = max(1, size // divisor)
     steps = -(-size // smaller)
     if smaller < size:
-        _log.info("the micro-batch is %d instead of %d, in %d steps", smaller, size, steps)
+        _log.info("Using a micro-batch of %d instead of %d, in %d steps", smaller, size, steps)
     return MicroBatch(smaller, steps)
 
 
@@ -76,11 +76,11 @@ def _write(run: RunContext) -> None:
         if run.run_dir is not None:
             write_micro_batch_report(Path(run.run_dir), run.attempt_id)
     except OSError as error:
-        _log.warning("The worker does not learn that this run asks for its micro-batch: %s", error)
+        _log.warning("Failed to report the use of micro_batch() to the worker: %s", error)
 
 
 def _send(run: RunContext) -> None:
     try:
         send_labels(run.flow_run_id, {MICRO_BATCH_LABEL: run.attempt_id})
     except Exception as error:
-        _log.warning("The worker does not learn that this run asks for its micro-batch: %s", error)
+        _log.warning("Failed to report the use of micro_batch() to the worker: %s", error)

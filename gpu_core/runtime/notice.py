@@ -161,7 +161,7 @@ class PolledNotice(NoticeSource):
             except OSError as error:
                 failures += 1
                 if failures >= _MOST_FAILURES and not has_answered:
-                    _log.warning("no notice of interruption can be heard here: %s", error)
+                    _log.warning("Unable to receive interruption notices: %s", error)
                     return
             if self._closed.wait(self._every_s):
                 return

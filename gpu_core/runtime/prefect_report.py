@@ -96,7 +96,7 @@ class PrefectReport:
                 if labels:
                     self._send(self._flow_run_id, labels)
             except Exception as error:
-                _log.warning("A checkpoint or step is not reported to the worker: %s", error)
+                _log.warning("Failed to report a checkpoint or step to the worker: %s", error)
             with self._changed:
                 self._is_sending = False
                 self._changed.notify_all()
@@ -112,7 +112,7 @@ def _read(progress: "Callable[[], dict[str, Label]]") -> "dict[str, Label]":
     try:
         return progress()
     except Exception:
-        _log.warning("The progress of the run cannot be read", exc_info=True)
+        _log.warning("Failed to read the progress of the run", exc_info=True)
         return {}
 
 

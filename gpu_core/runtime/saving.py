@@ -128,8 +128,8 @@ class Saver:
             raise
         except Exception as error:  # any error of the store: the training continues
             _log.warning(
-                "a checkpoint was not saved, earlier ones are as they were; the next save tries "
-                "again: %s: %s",
+                "Failed to save checkpoint, keeping previous checkpoints; will retry on the "
+                "next save: %s: %s",
                 type(error).__name__,
                 error,
             )

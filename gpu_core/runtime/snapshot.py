@@ -83,13 +83,13 @@ class Snapshots:
         if self._refuses_pickles:
             raise InvalidInput(
                 error.path,
-                f"{error.problem}, which only pickle can save, and the policy refuses pickles "
-                "(checkpoints.refuse_pickles)",
+                f"{error.problem}, which requires pickle, but pickles are not allowed by "
+                "the policy (checkpoints.refuse_pickles)",
                 allowed="plain data, NumPy arrays and torch tensors",
                 remedy="save state_dict() or plain fields of it",
             ) from error
         self._needs_pickle = True
-        _log.info("checkpoints of this run are pickled, because %s", error)
+        _log.info("Using pickle for the checkpoints of this run because %s", error)
 
     def _of_size(self, size_bytes: int) -> memoryview:
         if self._memory is None or len(self._memory) < size_bytes:

@@ -267,7 +267,7 @@ async def test_a_run_that_waits_in_line_can_be_cancelled() -> None:
     ("fields", "want"),
     [
         pytest.param({"command": ""}, "is not a command", id="an empty command"),
-        pytest.param({"command": "echo 'a"}, "cannot be split", id="an open quote"),
+        pytest.param({"command": "echo 'a"}, "is not a valid command", id="an open quote"),
         pytest.param({"command": "true", "timeout_s": 0}, "greater than 0", id="no time"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_run_outlives_its_store_its_processes_and_a_flipped_bit(new_pool, s3, 
     wait_for(lambda: len(bucket.complete(run)) >= 2, "two checkpoints are on S3")
 
     s3.stop()
-    wait_for(lambda: logged(pool, run, "a checkpoint was not saved"), "a save failed")
+    wait_for(lambda: logged(pool, run, "Failed to save checkpoint"), "a save failed")
     s3.start()
     known = set(bucket.complete(run))
     wait_for(lambda: len(set(bucket.complete(run)) - known) >= 2, "it saves again")
@@ -117,7 +117,7 @@ def test_a_run_does_not_start_without_the_store_that_it_needs(new_pool, s3, tmp_
     assert not (tmp_path / "began-1").exists()
     assert "s3://no-such-bucket/team" in pool.message(run)
     assert "NoSuchBucket" in pool.message(run)
-    assert "; create the bucket, or correct checkpoint_uri" in pool.message(run)
+    assert "; create the bucket or correct `checkpoint_uri`" in pool.message(run)
 
 
 def logged(pool: Pool, run: str, text: str) -> bool:

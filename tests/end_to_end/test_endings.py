@@ -133,7 +133,7 @@ def test_what_fails_alike_each_time_is_tried_once_and_says_what_helps(pool, tmp_
             saving,
             {"checkpoint_uri": folder, **ENGINE},
             "Failed",
-            "; set checkpoint_uri to a",
+            "; set `checkpoint_uri` to a",
         ),
         "keys": (
             saving,

@@ -82,7 +82,7 @@ def test_a_worker_that_is_stuck_says_so_and_is_well_again(pool, probe, journal, 
         run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing", **journal.variables()), "waits")
         probe.says(503, 503, "stuck")
         reason = probe()[1]["reason"]
-        assert reason.startswith("No scheduling cycle has ended for "), reason
+        assert reason.startswith("No scheduling cycle has finished for "), reason
     pool.wait_until(run, "Completed")
     probe.says(200, 200, "acting")
 
@@ -109,7 +109,7 @@ def test_outages_and_standby_restart_no_worker(pool, probe, server):
     pool.environment["PREFECT_WORKER_WEBSERVER_PORT"] = str(second.port)
     pool.start_worker(options=["--with-healthcheck"])
     second.says(200, 200, "standby")
-    assert second()[1]["reason"] == "another worker on this machine acts for this pool"
+    assert second()[1]["reason"] == "another worker on this machine is active for this pool"
     labels = f'capacity_type="on-demand",gpu_type="a100-80gb",pool="{pool.name}"'
     free, cycles = f'prefect_gpu_gpus{{{labels},state="free"}}', "prefect_gpu_cycles_total"
     assert probe.metrics()[free] == 8
@@ -120,7 +120,7 @@ def test_outages_and_standby_restart_no_worker(pool, probe, server):
     server.stop()
     try:
         probe.says(200, 503, "waiting")
-        assert probe()[1]["reason"] == "Prefect's API does not answer."
+        assert probe()[1]["reason"] == "The Prefect API is not responding."
     finally:
         server.start()
     probe.says(200, 200, "acting")

@@ -56,7 +56,9 @@ def test_an_idle_run_is_warned_saved_and_stopped_and_one_that_works_is_left_alon
         "/artifacts/filter",
         {"artifacts": {"key": {"any_": [USE_KEY]}, "flow_run_id": {"any_": [runs["idle"]]}}},
     )
-    assert "it costs $3,600.00 an hour. It saves and stops at " in artifact["data"]
+    assert (
+        "it costs $3,600.00 an hour. The run saves a checkpoint and stops at " in artifact["data"]
+    )
     warned = [line for line in pool.logs(runs["idle"]) if "It saves and stops at" in line]
     assert warned
 

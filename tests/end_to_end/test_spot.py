@@ -37,7 +37,7 @@ def test_who_has_time_waits_for_spot_and_who_has_not_is_on_on_demand(new_pool, j
     assert "if a start loses at most 12m 00s (0 of 3 measured)" in pool.message(patient)
 
     pool.wait_until(thrifty, "WaitingForSpot")
-    assert "the rest costs $1.80 on spot and $4.32 on on-demand" in pool.message(thrifty)
+    assert "with $1.80 required on spot and $4.32 on on-demand" in pool.message(thrifty)
 
     release.touch()
     pool.wait_until(patient, "Completed")

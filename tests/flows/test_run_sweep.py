@@ -269,7 +269,7 @@ def test_the_page_says_what_the_deployment_refuses(monkeypatch: pytest.MonkeyPat
         return flow_module.Sweep(uuid4(), "", "gpu", {})
 
     async def refuse(*_: Any) -> None:
-        raise InvalidInput("trials", "are refused by the deployment: no such parameter")
+        raise InvalidInput("trials", "were rejected by the deployment: no such parameter")
 
     unstarted = (SweepTrial(number=1, parameters={"skil": 1}),)
     monkeypatch.setattr(flow_module, "read_sweep", found)
@@ -282,7 +282,7 @@ def test_the_page_says_what_the_deployment_refuses(monkeypatch: pytest.MonkeyPat
     )  # fmt: skip
     with pytest.raises(InvalidInput, match="refused by the deployment"):
         flow_module.one_pass(asked, None, None)
-    assert "It is stopped: trials are refused by the deployment: no such parameter" in pages[0]
+    assert "It is stopped: trials were rejected by the deployment: no such parameter" in pages[0]
 
 
 def test_nothing_is_decided_while_mlflow_is_unavailable(

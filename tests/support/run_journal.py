@@ -151,7 +151,7 @@ def faults_of_ledger(
     }
     for life in lives:
         if (life.run, life.attempt) not in started:
-            found.append(f"{life.run}, attempt {life.attempt} ran and is not in the ledger")
+            found.append(f"{life.run}, attempt {life.attempt} ran and was not found in the ledger")
     lived = {(life.run, life.attempt) for life in lives if not life.rank}
     for run in runs:
         of_run = attempts.get(run, ())

@@ -123,7 +123,7 @@ def test_a_ledger_that_has_what_happened_is_right():
         ),
         pytest.param(
             [INTERRUPTED],
-            "r, attempt 2 ran and is not in the ledger",
+            "r, attempt 2 ran and was not found in the ledger",
             id="an attempt that was not written down",
         ),
     ],

@@ -311,16 +311,24 @@ def _explained(error: Exception, action: str, timeout_s: int) -> tuple[str, str]
     """An error with its remedy."""
     match error:
         case NoCredentialsError() | PartialCredentialsError():
-            return "no AWS credentials were found", "set AWS_PROFILE, or give the machine a role"
+            return (
+                "no AWS credentials were found",
+                "set AWS_PROFILE or assign a role to the machine",
+            )
         case ClientError() if error.response["Error"]["Code"] in _NO_RIGHT:
-            return "AWS refused the call", f"allow {action} to this role"
+            return "AWS denied the request", f"allow {action} for this role"
         case ClientError():
             return f"AWS answered {error.response['Error']['Code']}", "try again later"
         case ConnectTimeoutError() | ReadTimeoutError():
-            return f"AWS did not answer within {timeout_s} s", "try again, or with more time"
+            return (
+                f"the request to AWS timed out after {timeout_s} seconds",
+                "try again with a longer timeout",
+            )
         case EndpointConnectionError():
-            return "AWS cannot be reached", "check the network and the region's name"
+            return "unable to connect to AWS", "check the network connection and the region name"
         case KeyError() | ValueError() | TypeError() | AttributeError():
-            return f"the answer is not as expected ({error!r})", "report this, with the answer"
+            return f"unexpected response from AWS ({error!r})", (
+                "please report this issue and include the response"
+            )
         case _:
             return str(error), "check the AWS settings of this machine"

@@ -56,7 +56,9 @@ class InstanceMetadata:
             rebalance = self._read("events/recommendations/rebalance")
             return None if rebalance is None else _recommendation(rebalance)
         except (ValueError, TypeError, KeyError, HTTPException, InvalidInput) as error:
-            raise OSError(f"the instance metadata service is not understood: {error!r}") from error
+            raise OSError(
+                f"unexpected response from the instance metadata service: {error!r}"
+            ) from error
 
     def _read(self, name: str) -> str | None:
         path = f"/latest/meta-data/{name}"
@@ -67,13 +69,15 @@ class InstanceMetadata:
         if status == _NOT_FOUND:
             return None
         if status != _OK:
-            raise OSError(f"the instance metadata service answered {status} to {path}")
+            raise OSError(f"the instance metadata service returned status {status} for {path}")
         return text
 
     def _new_token(self) -> str:
         status, text = self._ask("PUT", "/latest/api/token")
         if status != _OK:
-            raise OSError(f"the instance metadata service gave no token, but {status}")
+            raise OSError(
+                f"the instance metadata service returned status {status} instead of a token"
+            )
         return text
 
     def _ask(self, method: str, path: str) -> tuple[int, str]:

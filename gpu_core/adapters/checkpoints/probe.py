@@ -42,7 +42,7 @@ def probe_store(uri: str) -> StoreProbe:
         began_s = time.perf_counter()
         with _probe_object(store) as key:
             if store.get(key) != _CONTENT:
-                raise StoreUnreachable(uri, "it returned other bytes than were written")
+                raise StoreUnreachable(uri, "the data read does not match the data written")
         took_s = time.perf_counter() - began_s
         return found(took_s=took_s)
     except StoreUnreachable:

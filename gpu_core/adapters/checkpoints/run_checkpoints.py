@@ -62,8 +62,8 @@ class StaleAttempt(GpuSchedulingError):
     def __str__(self) -> str:
         return (
             f"attempt {self.attempt} of run {self.flow_run_id} was replaced by attempt "
-            f"{self.newest}, so its checkpoint was refused; this process is left over from before "
-            "and should end"
+            f"{self.newest}, so its checkpoint was rejected; this process is outdated and "
+            "should be stopped"
         )
 
 
@@ -77,8 +77,8 @@ class MissingShards(GpuSchedulingError):
 
     def __str__(self) -> str:
         return (
-            f"{', '.join(self.missing)} did not arrive within {self.timeout_s:g} s; every rank has "
-            "to save at the same steps"
+            f"{', '.join(self.missing)} did not arrive within {self.timeout_s:g} s; all "
+            "ranks must save at the same steps"
         )
 
 
@@ -193,7 +193,7 @@ class RunCheckpoints:
         """Take this checkpoint for unusable: it no longer counts as one that is kept."""
         self._damaged.add(checkpoint)
         uri = self._store.uri(self.key(str(checkpoint)))
-        _log.warning("checkpoint %s is left out: %s", uri, reason)
+        _log.warning("Skipping checkpoint %s: %s", uri, reason)
 
     def save(
         self,
@@ -248,7 +248,7 @@ class RunCheckpoints:
                 self._store.abort(self.key(name))
         except Exception as error:  # any error of the store: the checkpoint itself is safe
             folder = self._store.uri(self._flow_run_id)
-            _log.warning("old checkpoints in %s could not be deleted: %s", folder, error)
+            _log.warning("Failed to delete old checkpoints in %s: %s", folder, error)
 
     def key(self, name: str) -> str:
         """The path of this name of the run in the store."""
@@ -357,4 +357,4 @@ class RunCheckpoints:
         try:
             return self._store.get(self.key(manifest_name))
         except FileNotFoundError as error:
-            raise DamagedCheckpoint(f"a part of it is missing: {error}") from None
+            raise DamagedCheckpoint(f"part of the checkpoint is missing: {error}") from None

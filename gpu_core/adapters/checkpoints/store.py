@@ -24,8 +24,9 @@ class StoreUnreachable(GpuSchedulingError):
 
     def __str__(self) -> str:
         return (
-            f"the checkpoint store {self.uri} cannot be used: {self.reason}; check checkpoint_uri, "
-            "the endpoint, the credentials and what they may do (list, read, write, delete)"
+            f"the checkpoint store {self.uri} cannot be used: {self.reason}; ensure that "
+            "checkpoint_uri, the endpoint and the credentials are correct and that listing, "
+            "reading, writing and deleting are allowed"
         )
 
 
@@ -82,9 +83,10 @@ class NotEnoughSpace(GpuSchedulingError):
         last = self.last_save_bytes
         why = "for a first save" if last is None else f"after a save of {format_bytes(last)}"
         return (
-            f"the disk of the checkpoint store {self.uri} has {format_bytes(self.free_bytes)} free "
-            f"and needs {format_bytes(self.needed_bytes)} {why}; delete checkpoints of finished "
-            "runs, or set checkpoint_uri to a larger store"
+            f"the disk of the checkpoint store {self.uri} has "
+            f"{format_bytes(self.free_bytes)} free and needs "
+            f"{format_bytes(self.needed_bytes)} {why}; delete checkpoints of finished runs "
+            "or set `checkpoint_uri` to a larger store"
         )
 
 

@@ -74,4 +74,4 @@ def _present(ask: Callable[[], Answer]) -> Answer:
     try:
         return ask()
     except FileNotFoundError as error:
-        raise DamagedCheckpoint(f"a part of it is missing: {error}") from None
+        raise DamagedCheckpoint(f"part of the checkpoint is missing: {error}") from None

@@ -29,7 +29,7 @@ def compute_on(gpu_id: str) -> Computation:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Computation(fault=f"the computation did not end within {_LONGEST_S:.0f} s")
+        return Computation(fault=f"the computation timed out after {_LONGEST_S:.0f} seconds")
     try:
         found = json.loads(done.stdout.splitlines()[-1])
         return Computation(

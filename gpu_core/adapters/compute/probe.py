@@ -38,12 +38,12 @@ def find_fault(arrays: Any, free_bytes: int) -> tuple[int, str | None]:
             ((block + 1) != place % 251 + 1).any()
         )
         if is_wrong:
-            return place * size, f"memory block {place + 1} of {number} does not hold its value"
+            return place * size, f"memory block {place + 1} of {number} failed verification"
     rows = (arrays.arange(_SIZE, dtype=arrays.float32) % 7).reshape(_SIZE, 1)
     left = rows * arrays.ones((1, _SIZE), dtype=arrays.float32)
     right = arrays.full((_SIZE, _SIZE), 3.0, dtype=arrays.float32)
     if bool(((left @ right) != rows * (3.0 * _SIZE)).any()):
-        return number * size, "a product of matrices is wrong"
+        return number * size, "a matrix multiplication returned an incorrect result"
     return number * size, None
 
 

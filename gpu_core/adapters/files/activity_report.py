@@ -47,7 +47,7 @@ def read_activity_report(run_dir: Path) -> RunActivity | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError, InvalidInput) as error:
-        _log.warning("%s is ignored, because it cannot be understood: %s", path, error)
+        _log.warning("Ignoring %s because it could not be parsed: %s", path, error)
         return None
 
 

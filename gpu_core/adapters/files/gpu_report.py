@@ -61,12 +61,14 @@ def read_gpu_report(run_dir: Path) -> tuple[GpuSummary, ...]:
         record = json.loads(read_plain_file(path, _LARGEST_BYTES))
         summaries = tuple(gpu_summary_of(row) for row in record["gpus"])
         if record["error"] is not None:
-            _log.warning("The last GPU samples of %s are missing: %s", run_dir, record["error"])
+            _log.warning(
+                "Failed to read the latest GPU samples of %s: %s", run_dir, record["error"]
+            )
         return summaries
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        _log.warning("%s is ignored, because it cannot be understood: %s", path, error)
+        _log.warning("Ignoring %s because it could not be parsed: %s", path, error)
         return ()
 
 
@@ -79,7 +81,7 @@ def read_host_report(run_dir: Path) -> HostSummary | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        _log.warning("What %s says of the host is ignored: %s", run_dir / GPUS_FILE, error)
+        _log.warning("Ignoring host metrics of %s: %s", run_dir / GPUS_FILE, error)
         return None
 
 

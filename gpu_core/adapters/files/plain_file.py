@@ -15,7 +15,7 @@ def read_plain_file(path: Path, most_bytes: int) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # noqa: PTH123 # a path would be opened again
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is not a plain file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"it has more than {most_bytes} bytes")

@@ -139,7 +139,7 @@ def checkpoint_report_of(values: Mapping[str, object]) -> CheckpointReport | Non
     try:
         return _checkpoint_report(RecordFields(values))
     except (ValueError, TypeError, KeyError, InvalidInput) as error:
-        _log.warning("A checkpoint report is ignored, it cannot be understood: %s", error)
+        _log.warning("Ignoring checkpoint report that could not be parsed: %s", error)
         return None
 
 
@@ -172,12 +172,12 @@ def read_record(path: Path, parse: Callable[["RecordFields"], Record]) -> Record
     except FileNotFoundError:
         return None
     except OSError as error:
-        _log.warning("%s is ignored, because it cannot be read: %s", path, error)
+        _log.warning("Ignoring %s because it could not be read: %s", path, error)
         return None
     try:
         return parse(RecordFields(json.loads(content)))
     except (ValueError, TypeError, KeyError, RecursionError, InvalidInput) as error:
-        _log.warning("%s is ignored, because it cannot be understood: %s", path, error)
+        _log.warning("Ignoring %s because it could not be parsed: %s", path, error)
         return None
 
 

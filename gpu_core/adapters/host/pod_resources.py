@@ -34,7 +34,7 @@ def read_gpu_pods(socket: Path = SOCKET) -> tuple[GpuPod, ...]:
         PodResourcesError: There is no kubelet at this socket, or its answer cannot be understood.
     """
     if not socket.is_socket():
-        raise PodResourcesError(f"the kubelet has no socket at {socket}")
+        raise PodResourcesError(f"no kubelet socket found at {socket}")
     transport = httpx.HTTPTransport(uds=str(socket), http1=False, http2=True)
     try:
         with httpx.Client(transport=transport, timeout=_ANSWER_S) as client:
@@ -44,15 +44,17 @@ def read_gpu_pods(socket: Path = SOCKET) -> tuple[GpuPod, ...]:
                 headers={"content-type": "application/grpc", "te": "trailers"},
             )
     except (httpx.HTTPError, OSError) as error:
-        raise PodResourcesError(f"the kubelet at {socket} does not answer: {error}") from error
+        raise PodResourcesError(f"failed to connect to the kubelet at {socket}: {error}") from error
     body = answer.content
     if answer.status_code != httpx.codes.OK or len(body) < _HEAD_BYTES or body[0]:
         status = answer.headers.get("grpc-status", answer.status_code)
-        raise PodResourcesError(f"the kubelet at {socket} refuses: gRPC status {status}")
+        raise PodResourcesError(f"the kubelet at {socket} returned gRPC status {status}")
     try:
         return tuple(_gpu_pods(body[_HEAD_BYTES:]))
     except (ValueError, IndexError) as error:
-        raise PodResourcesError(f"the answer of the kubelet at {socket}: {error}") from error
+        raise PodResourcesError(
+            f"unexpected response from the kubelet at {socket}: {error}"
+        ) from error
 
 
 def _gpu_pods(message: bytes) -> Iterator[GpuPod]:

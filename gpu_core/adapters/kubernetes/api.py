@@ -90,8 +90,8 @@ class KubernetesApi:
             raise KubernetesError(
                 0,
                 "NoCluster",
-                f"no Kubernetes cluster can be found: {error}. Run the worker inside the cluster, "
-                f"or let KUBECONFIG point to a kubeconfig, or give the pool a cluster block.",
+                f"no Kubernetes cluster configuration found: {error}. Run the worker inside "
+                "the cluster, set KUBECONFIG or configure a cluster block for the pool.",
             ) from error
 
     async def close(self) -> None:
@@ -280,7 +280,7 @@ class KubernetesApi:
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise KubernetesError(
-                0, "Unreachable", f"the Kubernetes API does not answer: {_text(error)}"
+                0, "Unreachable", f"the Kubernetes API is unavailable: {_text(error)}"
             ) from error
         return response
 

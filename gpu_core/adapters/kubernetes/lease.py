@@ -88,7 +88,7 @@ class KubernetesLease:
             with anyio.fail_after(_RENEW_S):
                 is_ours = await self._renew_or_take()
         except (KubernetesError, TimeoutError) as error:
-            self.failure = str(error) or "no answer in time"
+            self.failure = str(error) or "the request timed out"
             _log.debug("Lease %s: %s", self._name, self.failure)
             return self.is_held
         self.failure = None
@@ -107,7 +107,9 @@ class KubernetesLease:
                 lease["spec"]["holderIdentity"] = ""
                 await self._api.replace(self._path, lease)
         except KubernetesError as error:
-            _log.debug("Lease %s runs out by itself: %s", self._name, error)
+            _log.debug(
+                "Failed to release lease %s, waiting for it to expire: %s", self._name, error
+            )
 
     async def _renew_or_take(self) -> bool | None:
         """Does this process hold it? None: it changed between the two requests."""

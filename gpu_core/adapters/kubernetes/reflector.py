@@ -100,7 +100,7 @@ class Reflector(Generic[Kept]):
                 if not error.is_retryable:
                     version = None
                 level = logging.WARNING if is_new else logging.DEBUG
-                _log.log(level, "%s cannot be watched: %s", self._path, error)
+                _log.log(level, "Failed to watch %s: %s", self._path, error)
             await anyio.sleep(delay_s * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
             delay_s = min(2 * delay_s, _LONGEST_RETRY_S)
 
@@ -173,5 +173,5 @@ def _event(line: bytes) -> Json:
     try:
         event: Json = json.loads(line)
     except ValueError as error:
-        raise KubernetesError(0, "BadAnswer", f"an event cannot be read: {error}") from error
+        raise KubernetesError(0, "BadAnswer", f"failed to parse a watch event: {error}") from error
     return event

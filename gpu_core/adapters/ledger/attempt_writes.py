@@ -133,7 +133,7 @@ class AttemptWrites(LedgerDatabase):
             infrastructure=infrastructure,
         )
         if not is_known:
-            raise UnknownAttempt(f"attempt {attempt_id} is not in the ledger")
+            raise UnknownAttempt(f"attempt {attempt_id} was not found in the ledger")
 
     def move_attempt(self, attempt: Attempt) -> bool:
         """Write down where an open attempt really is, that was opened before it was known.

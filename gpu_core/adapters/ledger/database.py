@@ -117,8 +117,8 @@ class LedgerDatabase:
 def _as_ledger_error(context: sa.engine.ExceptionContext) -> None:
     cause = " ".join(str(context.original_exception).split())
     raise LedgerError(
-        f"the ledger cannot be read: {redact(cause)}; start its database again, or restore a "
-        "backup if it is damaged"
+        f"failed to read the ledger: {redact(cause)}; restart its database or, if it is "
+        "damaged, restore a backup"
     ) from context.original_exception
 
 

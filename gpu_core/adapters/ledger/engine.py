@@ -52,7 +52,7 @@ def _with_absolute_file(url: URL) -> URL:
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
         raise InvalidInput(
             _FIELD,
-            "names no file, so that its records would end with the process",
+            "does not specify a file, so its records would be lost when the process exits",
             got=str(url),
             allowed=_ALLOWED,
         )

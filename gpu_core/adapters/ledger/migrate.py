@@ -58,5 +58,6 @@ def _refuse_newer(version: str | None, scripts: ScriptDirectory) -> None:
         return
     raise LedgerTooNew(
         f"the ledger's database has version {version!r}; this prefect-gpu knows up to "
-        f"{scripts.get_current_head()!r}; upgrade prefect-gpu on this machine (nothing was changed)"
+        f"{scripts.get_current_head()!r}; please upgrade prefect-gpu on this machine (no "
+        "changes were made)"
     )

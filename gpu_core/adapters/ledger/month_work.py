@@ -138,5 +138,5 @@ def _memory_mib(flow_run_id: str, text: str) -> int | None:
             ]
         )
     except UNREADABLE:
-        _log.error("The ledger has a summary of %s that cannot be read", flow_run_id)
+        _log.error("Failed to read the summary of %s from the ledger", flow_run_id)
         return None

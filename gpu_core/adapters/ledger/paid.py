@@ -138,4 +138,4 @@ class Tariffs:
     def _name(self, value: str, of_what: str) -> None:
         if value not in self._damaged:
             self._damaged.add(value)
-            _log.error("The ledger has an attempt whose %s cannot be read: %s", of_what, value)
+            _log.error("Failed to read %s of an attempt from the ledger: %s", of_what, value)

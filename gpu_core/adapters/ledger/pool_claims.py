@@ -81,7 +81,7 @@ def check_claim(connection: sa.Connection, pool_id: str, own: Installation) -> N
     if claim is None:
         raise PoolNotOurs("the claim of this installation was deleted from the ledger")
     if claim.installation != own:
-        raise PoolNotOurs(f"nothing is started: {who_acts(claim, own)}")
+        raise PoolNotOurs(f"unable to start runs: {who_acts(claim, own)}")
 
 
 def _is_of(installation: Installation) -> sa.ColumnElement[bool]:

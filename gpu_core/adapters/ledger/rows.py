@@ -71,7 +71,7 @@ def read_whole_rows(
         row, damaged = _readable(dict(zip(table.c, values, strict=True)), connection.dialect)
         damaged += [c for c in table.c if row[c] is None and not c.nullable and c not in damaged]
         if damaged:
-            _name(str(row[key]), damaged, seen, "; it is not counted")
+            _name(str(row[key]), damaged, seen, "; the row is ignored")
         else:
             whole.append(row)
     return whole
@@ -134,7 +134,7 @@ def _name(key: str, damaged: Sequence[sa.Column[Any]], seen: set[str], then: str
         return
     seen.add(key)
     names = ", ".join(f"{column.table.name}.{column.name}" for column in damaged)
-    _log.error("The ledger's row of %s has values that cannot be read: %s%s", key, names, then)
+    _log.error("Failed to parse the ledger row of %s: %s%s", key, names, then)
 
 
 def _value(column: sa.Column[Any], value: Any, dialect: sa.Dialect) -> Any:

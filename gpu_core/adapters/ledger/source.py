@@ -48,7 +48,7 @@ def open_to_read(source: str) -> Ledger:
     if found.version != found.newest:
         raise LedgerRefused(
             f"the ledger is of version {found.version or 'none'}, and this command reads "
-            f"{found.newest}; a worker of this release upgrades it at its start"
+            f"{found.newest}; start a worker of this release to upgrade it"
         )
     ledger = Ledger.open(url)
     ledger.name_errors()

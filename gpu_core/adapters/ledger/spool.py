@@ -117,7 +117,7 @@ class Spool:
             os.ftruncate(file, size)
             try:
                 if os.pwrite(file, line, size) != len(line):
-                    raise OSError("the disk took a part of the record only")
+                    raise OSError("the record was only partially written to disk")
                 os.fsync(file)
             except OSError:
                 os.ftruncate(file, size)
@@ -129,8 +129,8 @@ class Spool:
 
     def _full(self, why: str) -> SpoolFull:
         return SpoolFull(
-            f"the ledger is unavailable, and records cannot wait in {self._path}: {why}; nothing "
-            "is started until the ledger can be written"
+            f"the ledger is unavailable and records cannot be stored in {self._path}: "
+            f"{why}; no runs are started until the ledger is available"
         )
 
 

@@ -224,7 +224,7 @@ def _keep_views(client: MlflowClient, run: Run) -> None:
         for name, text in experiment_tags(experiment.tags, run.data.metrics).items():
             client.set_experiment_tag(experiment.experiment_id, name, text)
     except MlflowException as error:
-        _log.warning("MLflow keeps no saved views: %s", error.error_code)
+        _log.warning("Failed to save views in MLflow: %s", error.error_code)
 
 
 def _write(client: MlflowClient, run: Run, metrics: dict[str, float], tags: dict[str, str]) -> None:

@@ -39,7 +39,7 @@ def probe_mlflow(access: MlflowAccess) -> MlflowProbe:
         )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         why = str(error) or type(error).__name__
-        raise MlflowUnreachable(f"nothing answers at {address}: {why}") from error
+        raise MlflowUnreachable(f"failed to connect to {address}: {why}") from error
     return MlflowProbe(
         address=access.tracking_uri,
         status=response.status_code,

@@ -40,7 +40,10 @@ def discover_gpus(environment: Mapping[str, str] = os.environ) -> tuple[Discover
     visible = select_visible(gpus, selection)
     if len(visible) < len(gpus):
         _logger.info(
-            "CUDA_VISIBLE_DEVICES=%s leaves %d of %d GPUs", selection, len(visible), len(gpus)
+            "CUDA_VISIBLE_DEVICES=%s limits the worker to %d of %d GPUs",
+            selection,
+            len(visible),
+            len(gpus),
         )
     return visible
 
@@ -83,7 +86,7 @@ def _readable_gpus() -> Iterator[DiscoveredGpu]:
         try:
             yield _read_gpu(index)
         except pynvml.NVMLError as error:
-            _logger.warning("GPU %d is left out: NVML says %s", index, error)
+            _logger.warning("Excluding GPU %d: NVML returned %s", index, error)
 
 
 def _read_gpu(index: int) -> DiscoveredGpu:

@@ -107,7 +107,7 @@ class GpuSampler:
             self.close()
             if isinstance(error, GpuDiscoveryError):
                 raise
-            raise GpuDiscoveryError(f"the NVIDIA driver does not answer: {error}") from error
+            raise GpuDiscoveryError(f"the NVIDIA driver is not responding: {error}") from error
 
     def close(self) -> None:
         """Release the driver; the next sample initialises it anew."""
@@ -133,7 +133,7 @@ class GpuSampler:
             except pynvml.NVMLError as error:
                 if error.value in _DRIVER:
                     raise
-                _log.debug("GPU %d is not sampled: NVML says %s", index, error)
+                _log.debug("Unable to sample GPU %d: NVML returned %s", index, error)
                 continue
             is_wanted = self._wanted is None or device.gpu_id in self._wanted
             if not is_wanted or device.gpu_id in self._devices:
@@ -146,7 +146,7 @@ class GpuSampler:
                 with suppress(pynvml.NVMLError):
                     device.register(self._events)
         if self._wanted is None and not self._seen:
-            raise GpuDiscoveryError("the NVIDIA driver finds no GPU that answers")
+            raise GpuDiscoveryError("the NVIDIA driver did not find any responding GPUs")
 
     def _samples(self, now: datetime, xids: dict[str, list[int]]) -> Iterator[GpuSample]:
         for gpu_id in self._seen:

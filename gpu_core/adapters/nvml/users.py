@@ -40,7 +40,7 @@ class GpuUsers:
             self.close()
             if isinstance(error, GpuDiscoveryError):
                 raise
-            raise GpuDiscoveryError(f"the NVIDIA driver does not answer: {error}") from error
+            raise GpuDiscoveryError(f"the NVIDIA driver is not responding: {error}") from error
 
     def close(self) -> None:
         """Release the driver; the next question initialises it anew."""
@@ -55,7 +55,7 @@ def _by_gpu() -> Iterator[tuple[str, tuple[int, ...]]]:
             uuid = text_of(pynvml.nvmlDeviceGetUUID, device)
             pids = computing(device)
         except pynvml.NVMLError as error:
-            _logger.debug("Who uses GPU %d is unknown: NVML says %s", index, error)
+            _logger.debug("Unable to list the processes on GPU %d: NVML returned %s", index, error)
             continue
         yield uuid, pids
 
@@ -82,5 +82,5 @@ def _pids(query: Callable[[object], Sequence[Any]], device: object) -> list[int]
         if getattr(error, "value", None) in LOST:
             raise
         # Older drivers do not know these forms of the questions.
-        _logger.debug("Not all users of a GPU are known: NVML says %s", error)
+        _logger.debug("Unable to list all processes on a GPU: NVML returned %s", error)
         return []

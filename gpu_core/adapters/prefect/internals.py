@@ -92,9 +92,9 @@ def unsupported_prefect(missing: tuple[str, ...]) -> str:
         if each.name in ("prefect", "prefect-kubernetes")
     )
     return (
-        f"prefect {version('prefect')} with prefect-kubernetes {version('prefect-kubernetes')} "
-        f"lacks {', '.join(missing)}, which this worker needs; install {allowed}, "
-        "or a newer prefect-gpu"
+        f"prefect {version('prefect')} with prefect-kubernetes "
+        f"{version('prefect-kubernetes')} lacks {', '.join(missing)}, which this worker "
+        f"requires; install {allowed} or upgrade prefect-gpu"
     )
 
 

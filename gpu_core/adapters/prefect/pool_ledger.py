@@ -38,7 +38,7 @@ async def pool_ledger_url(pool: str | None, flow_run_id: str | None) -> str:
         names = " or ".join(f"{LEDGER_BLOCK}/{name}" for name in pool_block_names(pool))
         raise InvalidInput(
             "pool",
-            f"has no ledger: there is no block {names}",
+            f"has no ledger: block {names} was not found",
             got=pool,
             remedy=f"run `prefect-gpu setup --pool {pool or 'POOL'} --ledger-url URL`",
         )

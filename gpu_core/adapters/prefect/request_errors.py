@@ -2,7 +2,10 @@
 
 import httpx
 
-SLOW_SERVER = "the server runs and is slow: give it and its database processor time"
+SLOW_SERVER = (
+    "the server is running but responding slowly: ensure that it and its database "
+    "have sufficient CPU resources"
+)
 """The diagnosis and the remedy where a server accepts a connection and gives no answer in time."""
 
 
@@ -21,12 +24,12 @@ def why_failed(error: httpx.TransportError | httpx.HTTPStatusError) -> str:
         case httpx.ConnectTimeout():
             return f"no connection{_within(error, 'connect')}"
         case httpx.ConnectError():
-            return f"no connection ({str(error) or type(error).__name__})"
+            return f"connection failed ({str(error) or type(error).__name__})"
         case httpx.ReadTimeout():
             return f"no answer{_within(error, 'read')}"
         case httpx.TimeoutException():  # of the pool of connections, or while it was written
-            return f"the request was not sent in time ({type(error).__name__})"
-    return f"the connection broke ({str(error) or type(error).__name__})"
+            return f"the request timed out ({type(error).__name__})"
+    return f"the connection was interrupted ({str(error) or type(error).__name__})"
 
 
 def is_slow_server(error: Exception) -> bool:

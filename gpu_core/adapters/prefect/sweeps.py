@@ -91,7 +91,9 @@ async def start_trial(
         if error.response.status_code not in (codes.CONFLICT, codes.UNPROCESSABLE_ENTITY):
             raise
         raise InvalidInput(
-            "trials", f"are refused by the deployment: {error.response.text}", got=dict(parameters)
+            "trials",
+            f"were rejected by the deployment: {error.response.text}",
+            got=dict(parameters),
         ) from None
 
 
@@ -155,7 +157,7 @@ async def claim_pass(client: PrefectClient, sweep: str, own_id: UUID) -> bool:
         return False
     for other in others:
         if other.state is None or not other.state.is_scheduled():
-            raise RuntimeError(f"Another pass of the sweep {sweep} runs: {other.name}.")
+            raise RuntimeError(f"Another pass of sweep {sweep} is already running: {other.name}.")
     for other in others:
         message = f"{own.name} continues the sweep instead."
         await client.set_flow_run_state(other.id, Cancelled(message=message))
@@ -199,7 +201,7 @@ def _asked_at(run: FlowRun) -> datetime:
 
 def _created(run: FlowRun) -> datetime:
     if run.created is None:
-        raise RuntimeError(f"Prefect's server does not say when {run.name} was made.")
+        raise RuntimeError(f"The Prefect server did not return the creation time of {run.name}.")
     return run.created
 
 

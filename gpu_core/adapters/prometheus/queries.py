@@ -69,9 +69,9 @@ async def _ask(url: str, path: str, form: dict[str, str], timeout_s: float) -> t
             async for part in answer.aiter_bytes():
                 body += part
                 if len(body) > _LARGEST_BYTES:
-                    raise PrometheusError(f"{url} answers more than {_LARGEST_BYTES} bytes")
+                    raise PrometheusError(f"the response from {url} exceeds {_LARGEST_BYTES} bytes")
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        raise PrometheusError(f"{url} does not answer: {error or type(error).__name__}") from error
+        raise PrometheusError(f"failed to query {url}: {error or type(error).__name__}") from error
     try:
         document = json.loads(body)
         if not answer.is_success or document["status"] != "success":
@@ -86,7 +86,10 @@ async def _ask(url: str, path: str, form: dict[str, str], timeout_s: float) -> t
         OverflowError,
         RecursionError,
     ) as error:
-        text = f"{url} answers with status {answer.status_code}, and not as a Prometheus does"
+        text = (
+            f"unexpected response from {url}: status {answer.status_code}, not a "
+            "Prometheus response"
+        )
         raise PrometheusError(text) from error
 
 

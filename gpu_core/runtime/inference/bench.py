@@ -181,7 +181,7 @@ def _receive(process: "subprocess.Popen[str]") -> dict[str, Any]:
 
 
 def _failed(process: "subprocess.Popen[str]") -> MeasurementFailed:
-    return MeasurementFailed(f"a process that measures ended with exit status {process.wait()}")
+    return MeasurementFailed(f"a benchmark process exited with status {process.wait()}")
 
 
 def _timed(fields: dict[str, Any]) -> Timed:

@@ -43,7 +43,7 @@ class _Reader:
         tag = self._taken(1).tobytes()
         read_kind = _READERS.get(tag)
         if read_kind is None:
-            raise MalformedPlainState(f"{tag!r} begins no value")
+            raise MalformedPlainState(f"unexpected tag {tag!r}")
         if self._depth > _MAX_DEPTH:
             raise MalformedPlainState(f"values are nested over {_MAX_DEPTH} levels deep")
         self._depth += 1
@@ -94,7 +94,7 @@ class _Reader:
         pairs: OrderedDict[Any, Any] = self.read_dict(OrderedDict)
         attributes = self.read()
         if not isinstance(attributes, dict) or not all(type(name) is str for name in attributes):
-            raise MalformedPlainState("the attributes of a dictionary are no dictionary")
+            raise MalformedPlainState("the attributes of a dictionary must be a dictionary")
         vars(pairs).update(attributes)
         return pairs
 
@@ -135,7 +135,7 @@ class _Reader:
     def _head(self) -> tuple[Any, ...]:
         head = self.read()
         if type(head) is not tuple or len(head) < 2 or type(head[1]) is not bool:
-            raise MalformedPlainState("an array has no type and shape")
+            raise MalformedPlainState("array type and shape are missing")
         if not all(type(length) is int and length >= 0 for length in head[2:]):
             raise MalformedPlainState(f"an array has the shape {head[2:]!r}")
         return head
@@ -147,7 +147,7 @@ class _Reader:
             return memoryview(bytearray(self.read_sized()))
         number: int = self.read_number("Q", 8)
         if tag != tags.IN_SECTION or number >= len(self._sections):
-            raise MalformedPlainState("the bytes of an array are missing")
+            raise MalformedPlainState("array data is missing")
         return self._sections[number]
 
     def _count(self) -> int:

@@ -100,8 +100,8 @@ async def configured(
 def _why_unusable(error: ValidationError) -> str:
     faults = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
     return (
-        f"The pool's base job template cannot be used ({'; '.join(faults).lstrip(': ')}). Correct "
-        "the template or the run's job variables."
+        f"The pool's base job template is invalid ({'; '.join(faults).lstrip(': ')}). "
+        "Please correct the template or the run's job variables."
     )
 
 

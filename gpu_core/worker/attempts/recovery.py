@@ -182,7 +182,9 @@ class Recovery:
         attempt = running.attempt
         record = await in_thread(self._ledger.run, attempt.flow_run_id)
         if record is None:
-            raise LookupError(f"the ledger has attempt {attempt.attempt_id} without its run")
+            raise LookupError(
+                f"the run of attempt {attempt.attempt_id} was not found in the ledger"
+            )
         running.record = record
         # It runs already: what cannot be read any more must not make it a victim.
         running.workload = _untouchable(attempt, record)

@@ -171,8 +171,8 @@ class RunFaults:
         return Hold(
             reason=Reason.INTERNAL_ERROR,
             summary=f"Held: {fault.what}.",
-            resolution=f"Retrying within {format_duration(fault.held_s)}. Check the job variables "
-            "of the run, or report this error to the platform team.",
+            resolution=f"Retrying within {format_duration(fault.held_s)}. Please check the "
+            "run's job variables or report this error to the platform team.",
         )
 
     def keep(self, flow_run_ids: Collection[str], now: datetime) -> None:

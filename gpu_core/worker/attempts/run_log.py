@@ -108,7 +108,7 @@ def describe_placement(running: AttemptState, verb: str) -> str:
     gpus = f"{attempt.gpu_count} × {attempt.gpu_type}"
     kinds = ", ".join(running.awaited_kinds)
     if kinds:
-        return f"waits for a new node ({kinds}) with {gpus}, {attempt.capacity_type}"
+        return f"is waiting for a new node ({kinds}) with {gpus}, {attempt.capacity_type}"
     if running.is_to_be_placed:
         return f"is waiting to be placed by another scheduler (planned with {gpus})"
     return f"{verb} on {gpus} of {_nodes(running, ', ')}: {', '.join(attempt.gpu_ids)}"
@@ -138,7 +138,7 @@ def start_note(running: AttemptState) -> str:
     sentences = [f"Attempt {attempt.number} {describe_placement(running, 'starts')}."]
     if price is not None and attempt.gpu_count and attempt.bound_at is not None:
         an_hour = format_usd(round_half_up(price * attempt.priced_gpus))
-        sentences.append(f"It costs {an_hour} an hour ({attempt.capacity_type}).")
+        sentences.append(f"Cost: {an_hour} per hour ({attempt.capacity_type}).")
     reasons = reasons_of_choice(running).items()
     sentences += [f"{what}: {why.rstrip('.')}." for what, why in reasons]
     return " ".join(sentences)

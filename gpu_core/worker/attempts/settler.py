@@ -201,7 +201,7 @@ class Settler:
         )
         if is_first and is_flow_run_id(running.flow_run_id):
             what = (
-                "the GPUs are held until then"
+                "the GPUs remain allocated until then"
                 if running.phase.holds_gpus
                 else "the GPUs have been released"
             )
@@ -247,7 +247,7 @@ class Settler:
             await self._bind(running)
         # Orphans too: no attempt may get these GPUs, nor the run another attempt, while one lives.
         if not await self._infrastructure.kill(running):
-            raise RuntimeError("the processes of the attempt do not end")
+            raise RuntimeError("the processes of the attempt are still running")
         if running.phase.holds_gpus:
             await self._note_gone(running)
             running.move_to(AttemptPhase.RELEASED, running.gone_at or datetime.now(UTC))

@@ -118,8 +118,9 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
                 raise
             if self._why_no_claim.is_news(str(error.response.status_code)):
                 self._logger.warning(
-                    "Prefect answers HTTP %d for variable %s: an installation with another ledger "
-                    "is not noticed. Let the worker's account write variables",
+                    "The Prefect API returned HTTP %d for variable %s, so installations "
+                    "with another ledger are not detected. Ensure that the worker's account "
+                    "can write variables",
                     *(error.response.status_code, variable_name(wanted.pool_id)),
                 )
             return wanted
@@ -155,8 +156,8 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
         mlflow = None if connections is None else connections.mlflow
         for name in () if mlflow is None else missing_secrets(mlflow, in_secrets):
             self._logger.warning(
-                "Runs do not get %s, which the worker has: name a Secret that has it in the "
-                "policy's kubernetes.secrets",
+                "%s is set for the worker but is not passed to runs. To pass it, add a "
+                "Secret that contains it to `kubernetes.secrets` in the policy",
                 name,
             )
 

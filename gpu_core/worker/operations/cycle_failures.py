@@ -52,7 +52,10 @@ class CycleFailures:
             logger.debug("Scheduling cycle failed with the same error", exc_info=error)
         elif is_pool_missing(error, self._pool):
             logger.error(
-                "Work pool %r does not exist any more, so no run starts. Create it again with `%s`",
+                (
+                    "Work pool %r no longer exists, so no runs are started. You can recreate it "
+                    "with `%s`"
+                ),
                 self._pool,
                 setup_command(self._pool, self._worker_type),
             )

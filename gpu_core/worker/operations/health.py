@@ -38,10 +38,14 @@ class WorkerState(StrEnum):
 
 _READY = (WorkerState.ACTING, WorkerState.STANDBY)
 _REMEDIES = {
-    WorkerState.STARTING: "Wait for the first scheduling cycle to end.",
-    WorkerState.STANDBY: "No action is needed: this worker takes over when the acting one ends.",
-    WorkerState.WAITING: "Correct what the reason names; the worker then continues by itself.",
-    WorkerState.FAILING: "Read the traceback in the worker's log; each cycle tries again.",
+    WorkerState.STARTING: "Wait for the first scheduling cycle to finish.",
+    WorkerState.STANDBY: (
+        "No action is needed: this worker takes over when the active worker stops."
+    ),
+    WorkerState.WAITING: ("Resolve the reported problem; the worker then recovers automatically."),
+    WorkerState.FAILING: (
+        "See the traceback in the worker's log; the worker retries in each cycle."
+    ),
     WorkerState.STUCK: "Restart the worker; its runs continue.",
     WorkerState.STOPPING: "No action is needed: running runs continue without this worker.",
 }
@@ -104,14 +108,14 @@ def judge(observed: ObservedWorker, *, stuck_after_s: float, now_s: float) -> He
     if now_s - observed.loop_ran_at_s > stuck_after_s:
         return _stuck(observed, observed.loop_ran_at_s, "The event loop has been blocked", now_s)
     if observed.away_since_s is not None:
-        reason = "Prefect's API does not answer."
+        reason = "The Prefect API is not responding."
         return _health(observed, WorkerState.WAITING, reason, observed.away_since_s)
     moments = (observed.started_at_s, observed.cycle_ended_at_s, observed.back_at_s)
     since_s = max(moment for moment in moments if moment is not None)
     if now_s - since_s > stuck_after_s:
-        return _stuck(observed, since_s, "No scheduling cycle has ended", now_s)
+        return _stuck(observed, since_s, "No scheduling cycle has finished", now_s)
     is_starting = observed.state is WorkerState.STARTING
-    known = "No scheduling cycle has ended yet." if is_starting else observed.reason
+    known = "No scheduling cycle has finished yet." if is_starting else observed.reason
     return _health(observed, observed.state, known, observed.since_s)
 
 
@@ -183,7 +187,7 @@ class HealthMonitor:
         """The health of the worker at this moment."""
         observed = self._observed
         if self._stopping_since_s is not None:
-            reason = "The worker was asked to stop and starts no runs."
+            reason = "The worker is shutting down and does not start any runs."
             return _health(observed, WorkerState.STOPPING, reason, self._stopping_since_s)
         return judge(observed, stuck_after_s=self._stuck_after_s, now_s=self._now_s())
 

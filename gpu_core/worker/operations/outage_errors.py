@@ -66,14 +66,14 @@ def platform_failure(error: BaseException) -> str | None:
     if isinstance(error, Unavailable):
         return str(error)
     if is_ledger_outage(error):
-        return f"the ledger did not answer the worker: {type(error).__name__}"
+        return f"the ledger did not respond to the worker: {type(error).__name__}"
     match error:
         case httpx.HTTPStatusError() if is_unanswered(error):
-            return f"Prefect's API answered the worker with HTTP {error.response.status_code}"
+            return f"the Prefect API returned HTTP {error.response.status_code}"
         case ApiAway():
             return str(error)
         case httpx.TransportError():
-            return f"Prefect's API did not answer the worker: {why_failed(error)}"
+            return f"the Prefect API did not respond to the worker: {why_failed(error)}"
     return None
 
 

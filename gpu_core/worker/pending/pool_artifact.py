@@ -55,7 +55,7 @@ class PoolTable:
         except Exception as error:
             if is_outage(error):
                 raise
-            _log.warning("Failed to read the texts of the runs in table %s: %s", self._key, error)
+            _log.warning("Failed to read the pending reasons in table %s: %s", self._key, error)
             plain = [self._without_texts(row) for row in rows]
             await self._write(plain, plain_description or description, metadata)
 

@@ -249,12 +249,12 @@ class Publisher:
         holders: Sequence[HoldersTableEntry],
     ) -> None:
         await self._holders_table.write(
-            [to_holder_row(entry) for entry in holders], "Runs that hold GPUs of the pool."
+            [to_holder_row(entry) for entry in holders], "Runs that are using GPUs of the pool."
         )
         await self._queue_table.write(
             rows,
             page,
-            plain_description="\n\n".join([*notices, "Runs that wait for GPUs."]),
+            plain_description="\n\n".join([*notices, "Runs that are waiting for GPUs."]),
             metadata=notices_metadata(notices),
         )
 

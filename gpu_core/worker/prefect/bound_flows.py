@@ -48,11 +48,11 @@ async def enqueue_again(
     if step is None:
         raise InvalidInput(
             "work_pool",
-            "has no storage for bundles",
+            "has no bundle storage",
             got=work_pool.name,
-            allowed="storage of the kind s3, gcs or azure-blob-storage",
-            remedy="name it with "
-            f"`prefect work-pool storage configure s3 {shlex.quote(work_pool.name)}`",
+            allowed="storage of type s3, gcs or azure-blob-storage",
+            remedy="configure it with `prefect work-pool storage configure s3 "
+            f"{shlex.quote(work_pool.name)}`",
         )
     key = _bundle_key(flow_run)
     # Private, and checked at the worker's start: importing it there would come before the check.

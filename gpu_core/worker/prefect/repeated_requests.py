@@ -75,7 +75,7 @@ class AwaitingTransport(httpx.AsyncBaseTransport):
             while self._is_away():
                 await self._wait_for_return()
         if self._is_away():
-            text = f"Prefect's API was unavailable for {self._longest_wait_s:.0f} s"
+            text = f"the Prefect API was unavailable for {self._longest_wait_s:.0f} seconds"
             raise ApiAway(text, request=request)
         return await self._inner.handle_async_request(request)
 

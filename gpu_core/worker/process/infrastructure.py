@@ -132,7 +132,7 @@ class ProcessInfrastructure:
                 "gpu_fraction" if workload.shape.mig_profile is None else "mig_profile",
                 "is not available on a gpu-process pool, which assigns whole GPUs",
                 got=workload.shape.mig_profile or workload.shape.gpu_share_milli / WHOLE_GPU_MILLI,
-                remedy="leave it out, or submit the run to a gpu-kubernetes pool",
+                remedy="remove it or submit the run to a gpu-kubernetes pool",
             )
         return workload
 
@@ -210,7 +210,9 @@ class ProcessInfrastructure:
                 checkpoints have to be signed and there is no key.
         """
         if not isinstance(configuration, GpuProcessJobConfiguration):
-            raise TypeError(f"{type(configuration).__name__} is not of a gpu-process pool")
+            raise TypeError(
+                f"{type(configuration).__name__} is not a configuration of a gpu-process pool"
+            )
         try:
             started = await in_thread(
                 self._processes.start,
@@ -223,7 +225,7 @@ class ProcessInfrastructure:
         except OSError as error:
             if not _is_of_machine(error, running.run_dir):
                 raise
-            raise Unavailable(f"its process cannot be started on {self.host}: {error}") from error
+            raise Unavailable(f"failed to start its process on {self.host}: {error}") from error
         return _started(datetime.now(UTC), started.pid, started.created_at)
 
     def _sampler(self, running: AttemptState) -> list[str]:
@@ -268,7 +270,7 @@ class ProcessInfrastructure:
             return {SIGNING_KEY_VARIABLE: key.get_secret_value()}
         if context.requires_signatures:
             raise Unavailable(
-                "the policy requires signed checkpoints, and the worker has no signing key; "
+                "the policy requires signed checkpoints but the worker has no signing key; "
                 f"{SIGNING_KEY_HELP}"
             )
         return {}

@@ -26,7 +26,7 @@ from gpu_core.worker.startup.settings import GpuWorkerSettings
 from gpu_core.worker.watch.policy import PolicySource
 
 _PREFIX = "PREFECT_INTEGRATIONS_GPU_"
-_NO_SERVER = "start the Prefect server, or correct PREFECT_API_URL"
+_NO_SERVER = "start the Prefect server or correct PREFECT_API_URL"
 
 EXIT_CODE = 2
 """Of a worker that does not start until a person changes something."""
@@ -50,7 +50,9 @@ def check_prefect() -> None:
 def no_contact(address: str, error: httpx.TransportError) -> str:
     """The sentence of a worker whose first request to Prefect's API has failed."""
     remedy = SLOW_SERVER if is_slow_server(error) else _NO_SERVER
-    return f"Prefect's API at {redact(address)} does not answer: {why_failed(error)}; {remedy}"
+    return (
+        f"unable to connect to the Prefect API at {redact(address)}: {why_failed(error)}; {remedy}"
+    )
 
 
 def refusal_in(error: BaseException) -> GpuSchedulingError | None:

@@ -74,8 +74,9 @@ async def _mlflow(
     address = block_text(block, "tracking_uri")
     if block is not None and address and split_credentials(address)[1] is not None:
         _log.warning(
-            "The block %s/%s has a user or password in its address, which all who may read blocks "
-            "see. `prefect-gpu setup --pool %s` moves them to hidden fields",
+            "The URL of block %s/%s contains credentials that are visible to all users with "
+            "access to blocks. Run `prefect-gpu setup --pool %s` to move them to secret "
+            "fields",
             MLFLOW_BLOCK,
             block.name,
             pool,

@@ -64,7 +64,10 @@ def stop_on_sigterm(
         try:
             notices.get(timeout=LONGEST_STOP_S)
         except Empty:
-            text = f"The worker did not stop within {LONGEST_STOP_S:.0f} s of SIGTERM: it is ended."
+            text = (
+                f"The worker did not stop within {LONGEST_STOP_S:.0f} seconds of SIGTERM "
+                "and is killed."
+            )
             print(text, file=sys.stderr, flush=True)
             end_process(_EXIT_CODE)
 

@@ -66,5 +66,5 @@ async def open_ledger(url: str) -> Ledger:
         return await in_thread(Ledger.open, url)
     except (InvalidInput, LedgerRefused) as error:
         raise CannotStart(
-            f"{error}; correct PREFECT_INTEGRATIONS_GPU_LEDGER_URL or the block of the ledger"
+            f"{error}; correct PREFECT_INTEGRATIONS_GPU_LEDGER_URL or the ledger block"
         ) from error

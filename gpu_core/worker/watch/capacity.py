@@ -65,7 +65,7 @@ class CapacityWatch:
                 raise
             if self._failure.is_news(repr(error)):
                 _log.exception(
-                    "Failed to record the machines of %s. Runs start as usual", self._host
+                    "Failed to record the machines of %s. Runs are not affected", self._host
                 )
         else:
             self._failure.forget()

@@ -138,7 +138,7 @@ class HangWatch:
         finding = find_hang(with_stacks(ranks, known.stacks), policy.stuck_after_s, now)
         if finding is None:
             if known.named is not None:
-                run_log(running).info("It makes progress again")
+                run_log(running).info("Progress has resumed")
             known.found_at, known.named, known.stacks = None, None, {}
             return None
         is_new = known.found_at is None

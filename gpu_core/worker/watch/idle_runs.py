@@ -172,7 +172,7 @@ class IdleWatch:
         stops_at: datetime | None,
     ) -> None:
         name = running.record.name
-        subject = f"Run {name!r} holds GPUs and does not use them"
+        subject = f"Run {name!r} is not using its GPUs"
         body = idle_warning(finding, *self._cost(running, now, stops_at))
         about = f"Idle run {name!r}"
         while not await notify(policy.notify, about, subject, body, self._load):

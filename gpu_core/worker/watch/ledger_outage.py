@@ -48,4 +48,4 @@ class LedgerOutage:
             days, now = policy.telemetry.history_days, datetime.now(UTC)
             await self._gpu_history.write(days, now, anyio.current_time())
         except Exception:
-            _log.exception("What happens during the outage of the ledger is not recorded")
+            _log.exception("Events during the ledger outage are not recorded")

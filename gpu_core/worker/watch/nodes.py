@@ -74,7 +74,7 @@ class PoolNodes:
         more = len(self.seen) - len(offers)
         if more:
             offers.append(f"{more} more nodes")
-        return ", ".join(offers) or "no GPU: none was found, and the policy declares none"
+        return ", ".join(offers) or "no GPUs: none were found or declared in the policy"
 
     async def observe(self, policy: Policy) -> tuple[Allocation, ...]:
         """Refresh the nodes and what is held on them, and note which attempts were bound."""

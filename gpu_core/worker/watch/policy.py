@@ -38,12 +38,13 @@ class PolicySource:
         """The notice for people whose runs wait under this policy; None: there is none."""
         if self._path is None:
             return (
-                "The worker has no policy file: all GPUs are unpriced and none are virtual. "
-                "Name one in PREFECT_INTEGRATIONS_GPU_POLICY_PATH and start it again"
+                "No policy file is configured: GPUs have no prices and virtual GPUs are "
+                "unavailable. To use a policy, set PREFECT_INTEGRATIONS_GPU_POLICY_PATH and "
+                "restart the worker"
             )
         if self._problem is None:
             return None
-        return f"The last good policy stays in force; its file cannot be used: {self._problem}"
+        return f"Using the last valid policy because its file is invalid: {self._problem}"
 
     def current(self) -> Policy:
         """The policy to plan with now."""

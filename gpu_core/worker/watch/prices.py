@@ -134,7 +134,7 @@ class Prices:
         return self.book(policy).rates(capacity, now)
 
 
-NOT_THERE_YET = Rates(gpu_micro_usd_per_hour=0, source="a node that has not come costs nothing")
+NOT_THERE_YET = Rates(gpu_micro_usd_per_hour=0, source="a node that has not joined has no cost")
 NOT_PLACED = Rates(
     gpu_micro_usd_per_hour=0, source="a run that no scheduler has placed costs nothing"
 )

@@ -199,7 +199,7 @@ def expect_answer(mlflow: MlflowAccess) -> None:
     if is_server(mlflow):
         status = probe_mlflow(mlflow).status
         if status >= 400:
-            raise MlflowUnreachable(f"it answers HTTP {status}")
+            raise MlflowUnreachable(f"it returned HTTP {status}")
         return
     from gpu_core.adapters.mlflow.client import mlflow_client
 

@@ -238,7 +238,7 @@ def test_a_save_that_does_not_fit_into_the_grace_is_not_begun(
         assert not ckpt.due()
         assert report_of(run).answers_notice
         assert report_of(run).sequence == 1
-    assert "nothing is saved for the notice 'Preempted'" in caplog.text
+    assert "Skipping the checkpoint for notice 'Preempted'" in caplog.text
     assert "a save needs 1m 00s" in caplog.text
 
 

@@ -367,7 +367,7 @@ def test_a_lost_run_folder_costs_no_checkpoint(
         shutil.rmtree(run.run_dir)
         ckpt.save("safe")
         assert ckpt.restore(None) == "safe"
-    assert "the checkpoint could not be reported" in caplog.text
+    assert "Failed to report the checkpoint" in caplog.text
 
 
 def test_keep_and_store_can_be_given(start_attempt: StartAttempt, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_a_machine_without_the_service_is_asked_three_times(
     source.start()
     source._thread.join(240)
     assert len(asked) == 3
-    assert "no notice of interruption can be heard here: no route to host" in caplog.text
+    assert "Unable to receive interruption notices: no route to host" in caplog.text
     source.close()
 
 

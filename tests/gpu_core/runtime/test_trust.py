@@ -345,7 +345,7 @@ def test_rank_0_signs_for_no_part_of_another_rank(
         shutil.copy(folder / name.format(2), folder / name.format(1))
     with checkpointing(ranks=Ranks(rank=0, count=3)) as ckpt:
         assert ckpt.save({"rank": 0}, step=1) is None
-    assert "its signature is for another place: {'rank': 2}" in caplog.text
+    assert "its signature is for a different location: {'rank': 2}" in caplog.text
 
 
 class Disk(LocalStore):
@@ -367,7 +367,7 @@ class Disk(LocalStore):
             100 * 2**20,
             104,
             "has 104.0 MiB free and needs 105.0 MiB after a save of 100.0 MiB; delete checkpoints "
-            "of finished runs, or set checkpoint_uri",
+            "of finished runs or set `checkpoint_uri`",
             id="not enough for another",
         ),
         pytest.param(10, 1, None, id="enough for a small one"),

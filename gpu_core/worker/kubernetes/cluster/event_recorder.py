@@ -110,7 +110,7 @@ class EventRecorder:
             await self._api.create(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", event)
         except KubernetesError as error:
             # A full quota, a namespace that is being deleted, an outage: the run's page has it all.
-            self._rights.note(error, "`kubectl describe job` does not show what happens to runs")
+            self._rights.note(error, "events of runs are not shown by `kubectl describe job`")
             _log.debug("Failed to create event for %s: %s", event["regarding"]["name"], error)
         except Exception:
             _log.exception(

@@ -62,7 +62,9 @@ class PodEvents:
             try:
                 await self._read(running)
             except KubernetesError as error:
-                self._rights.note(error, "the logs of runs do not say why their pods do not start")
+                self._rights.note(
+                    error, ("pod startup problems are not reported in the logs of runs")
+                )
                 _log.debug("Failed to read events for flow run %r: %s", running.record.name, error)
 
     def _waits(self, attempt_id: str) -> bool:

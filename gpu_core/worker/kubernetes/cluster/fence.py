@@ -92,12 +92,16 @@ class SilentNodes:
 def silence_text(node: str, since: datetime, policy: KubernetesPolicy) -> str:
     """The message shown while a node does not report, with the remedy."""
     by_time = (
-        "the policy's kubernetes.fenced_after is not set, so time alone does not start it again"
+        (
+            "`kubernetes.fenced_after` is not set in the policy, so the run is not restarted "
+            "automatically"
+        )
         if policy.fenced_after_s is None
-        else f"the policy starts it again after {policy.fenced_after_s} s of silence"
+        else f"the run is restarted after {policy.fenced_after_s} seconds without a report"
     )
     return (
-        f"Node {node} has not reported since {since:%H:%M:%S} UTC, and this run may still work "
-        f"there; {by_time}. If the machine is off, run `kubectl delete node {node}` or `kubectl "
-        f"taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute`."
+        f"Node {node} has not reported since {since:%H:%M:%S} UTC and this run may still be "
+        f"running there; {by_time}. If the machine is powered off, run `kubectl delete node "
+        f"{node}` or `kubectl taint node {node} "
+        "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute`."
     )

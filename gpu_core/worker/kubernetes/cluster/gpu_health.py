@@ -44,7 +44,7 @@ _ANSWER_S = 10.0
 # time.
 _CLOSED_EVERY_S = 3600.0
 
-_FORGOTTEN = "a held GPU is free again when the worker restarts"
+_FORGOTTEN = "held GPUs are released when the worker restarts"
 
 _Key = tuple[str, str]
 """A node, and the UUID of a GPU."""
@@ -131,11 +131,14 @@ class GpuHealthWatch:
                 series = await self._samples(self._url, counts, now)
             self._health = self._health.with_series(series, counts, now)
         except (PrometheusError, TimeoutError) as error:
-            self._note_failure(str(error) or f"{self._url} does not answer in {self._answer_s:g} s")
+            self._note_failure(
+                str(error)
+                or (f"the request to {self._url} timed out after {self._answer_s:g} seconds")
+            )
             return
         except Exception as error:
             # An answer of any content stops no worker: it shares a task group with all else.
-            self._note_failure(f"{self._url} returns an invalid answer: {error!r}")
+            self._note_failure(f"unexpected response from {self._url}: {error!r}")
             return
         if self._failure is not None:
             _log.warning("GPU health metrics are available again")
@@ -174,8 +177,8 @@ class GpuHealthWatch:
 
     def _say_closed(self, node: Node, policy: Policy) -> None:
         _log.warning(
-            "Node %s gets no new runs until its device plugin withdraws the held GPUs. "
-            "Its other %s may idle, at %s an hour",
+            "No new runs are scheduled on node %s until its device plugin withdraws the "
+            "held GPUs. Its other %s may be idle, costing %s per hour",
             *(node.name, count(withheld_gpus(node), "GPU"), _cost(node, policy)),
         )
 
@@ -263,7 +266,7 @@ class GpuHealthWatch:
             found_at=finding.found_at,
         )
         _log.error(
-            "%s of node %s is held (%s): %s; %s, and free it with %s",
+            "%s on node %s is held (%s): %s; %s, then free it with %s",
             *(gpu_id, name, finding.verdict, finding.reason, finding.remedy, free_command(name)),
         )
         self._wake()
@@ -280,7 +283,7 @@ class GpuHealthWatch:
             return
         self._said[key] = finding
         _log.warning(
-            "%s of node %s is degraded: %s; %s", key[1], key[0], finding.reason, finding.remedy
+            "%s on node %s is degraded: %s; %s", key[1], key[0], finding.reason, finding.remedy
         )
 
     async def _write(self) -> None:

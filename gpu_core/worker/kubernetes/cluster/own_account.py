@@ -30,7 +30,9 @@ async def read_workers_own(api: KubernetesApi, rights: MissingRights) -> Workers
         try:
             pod = await api.get(path)
         except KubernetesError as error:
-            rights.note(error, "a run may use a Secret of the worker that no permission lists")
+            rights.note(
+                error, ("runs might be able to use the worker's Secrets without permission")
+            )
             _log.debug("Failed to read the worker pod: %s", error)
         else:
             found = references(pod.get("spec"))

@@ -54,7 +54,8 @@ class PriorityClasses:
             answer = await self._api.get(_PATH)
         except KubernetesError as error:
             self._rights.note(
-                error, f"only {', '.join(SHIPPED_QUEUES)} are taken to have PriorityClasses"
+                error,
+                (f"PriorityClasses are assumed to exist only for {', '.join(SHIPPED_QUEUES)}"),
             )
             _log.debug("Failed to list PriorityClasses: %s", error)
             return
@@ -67,8 +68,8 @@ class PriorityClasses:
         for queue in sorted(missing - self._warned_of):
             other = self.queue_for(queue, policy)
             _log.warning(
-                "The cluster has no PriorityClass %s for the queue %r: its pods get %s. Install "
-                "the class, or set kubernetes.priority_classes to false.",
+                "PriorityClass %s for queue %r was not found, using %s for its pods. "
+                "Install the class or set `kubernetes.priority_classes` to false.",
                 class_name(queue),
                 queue,
                 "no class" if other is None else class_name(other),

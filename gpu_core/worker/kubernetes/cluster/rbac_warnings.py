@@ -5,7 +5,7 @@ import logging
 from gpu_core.adapters.kubernetes import KubernetesError
 from gpu_core.decisions.kubernetes.status.api_errors import GRANTED_BY, missing_right
 
-NO_OUTPUT = "runs do not have the output of their pods"
+NO_OUTPUT = "pod output is not available in the logs of runs"
 """The consequence of a missing right to `pods/log`."""
 
 _log = logging.getLogger("prefect.gpu.rights")
@@ -28,4 +28,4 @@ class MissingRights:
         if right is None or right in self._logged:
             return
         self._logged.add(right)
-        _log.warning("The worker may not %s, so %s; %s", right, lost, GRANTED_BY)
+        _log.warning("The worker is not permitted to %s: %s; %s", right, lost, GRANTED_BY)

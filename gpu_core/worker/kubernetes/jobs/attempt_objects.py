@@ -166,12 +166,12 @@ class AttemptObjects:
         found = await self._api.find(f"{path}/{metadata['name']}")
         labels = {} if found is None else found["metadata"].get("labels") or {}
         if found is None or labels.get(ATTEMPT_ID_LABEL) != metadata["labels"][ATTEMPT_ID_LABEL]:
-            raise NotStarted("another worker has given this attempt up")
+            raise NotStarted("this attempt was abandoned by another worker")
         return found
 
     def _check_lease(self) -> None:
         if not self._may_act():
-            raise NotStarted("another worker acts for this pool, or may do so by now")
+            raise NotStarted("another worker is or might be active for this pool")
 
 
 def path_in(item: Json, group: str = "/api/v1", plural: str = "pods") -> str:

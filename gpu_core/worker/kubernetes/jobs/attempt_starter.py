@@ -93,7 +93,9 @@ class AttemptStarter:
             Refused: The cluster refuses it, or it refers to what its team is not permitted.
         """
         if not isinstance(configuration, GpuKubernetesJobConfiguration):
-            raise TypeError(f"{type(configuration).__name__} is not of a gpu-kubernetes pool")
+            raise TypeError(
+                f"{type(configuration).__name__} is not a configuration of a gpu-kubernetes pool"
+            )
         manifest = configuration.job_manifest
         request = request_at_start(running)
         await self._references.require_permitted(running, manifest, request, policy)
@@ -169,6 +171,6 @@ def started_as(created: Json) -> Started:
 def _require_signing_key(policy: Policy) -> None:
     if SIGNING_KEY_VARIABLE not in policy.kubernetes.secrets:
         raise Unavailable(
-            "the policy requires signed checkpoints and names no Secret with the signing key; "
-            f"{SIGNING_KEY_HELP}"
+            "the policy requires signed checkpoints but does not specify a Secret with the "
+            f"signing key; {SIGNING_KEY_HELP}"
         )

@@ -356,14 +356,14 @@ def _waits_in_vain(
 def _trouble_of_node(node: Json, policy: KubernetesPolicy, now: datetime) -> str | None:
     taint = interruption_of(node)
     if taint is not None:
-        return f"is about to be removed, because the node has the taint {taint}"
+        return f"is about to be removed (taint {taint})"
     conditions = _conditions(node)
     for kind, bad in policy.gpu_conditions.items():
         if conditions.get(kind, {}).get("status") == bad:
             return f"has unhealthy GPUs: {kind} is {bad}"
     silent_s = silent_for_s(node, now)
     if silent_s is not None and silent_s >= policy.silent_after_s:
-        return f"has been silent for {format_duration(int(silent_s))}"
+        return f"has not reported for {format_duration(int(silent_s))}"
     return None
 
 

@@ -63,7 +63,7 @@ def observed_exit(
     node = silent_partner_of(ended, pods, view.nodes)
     if node is None:
         return found
-    why = (f"node {node} was lost, and with it its gang.", found.message)
+    why = (f"the gang was terminated because node {node} was lost.", found.message)
     return replace(found, is_gang_lost=True, message=" ".join(filter(None, why)))
 
 

@@ -34,7 +34,7 @@ def observed_trouble(
     """
     attempt_id = running.attempt.attempt_id
     if lost := _lost_before_it_was_bound(running, view):
-        why = f"Node {lost} is gone, and its pod had not been bound."
+        why = f"Node {lost} was removed before its pod was bound."
         return TerminationRequest(reason=EndReason.INTERRUPTED, message=why)
     if ill := gpu_health.trouble(running, view.pods_of(attempt_id), now):
         return ill

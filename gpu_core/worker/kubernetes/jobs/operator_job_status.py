@@ -75,7 +75,7 @@ def custom_exit_of(
         return None
     found = custom_job_outcome(item, [pod for pod in pods if has_pod_ended(pod)])
     if found.phase not in _OVER:
-        found = outcome(Cause.DELETED, detail=f"its {item['kind']} is gone")
+        found = outcome(Cause.DELETED, detail=f"its {item['kind']} no longer exists")
     is_interruption = is_of_others(found)
     is_success = found.phase is Phase.SUCCEEDED
     return Exit(

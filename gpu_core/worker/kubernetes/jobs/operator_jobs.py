@@ -76,15 +76,15 @@ class OperatorJobs:
             why = self._why_not.get(request.framework, "not checked yet")
             raise InvalidInput(
                 "framework",
-                f"cannot be used in this cluster: {why}",
+                f"is not available in this cluster: {why}",
                 got=request.framework,
-                remedy=f"install {framework.operator} and submit the run a minute later",
+                remedy=(f"install {framework.operator} and submit the run again after one minute"),
             )
         if request.container_command is None:
             raise InvalidInput(
                 "container_command",
                 "is missing",
-                remedy=f"framework {request.framework!r} needs to know what to run",
+                remedy=f"framework {request.framework!r} requires a command to run",
             )
 
     @property
@@ -126,7 +126,7 @@ class OperatorJobs:
             await self._api.get(framework.path(), {"limit": "1"})
         except KubernetesError as error:
             if error.is_missing:
-                return f"it does not know the kind {framework.kind}"
+                return f"the kind {framework.kind} is not installed"
             # What may work a little later is for the watch to try again.
             return None if error.is_retryable else str(error)
         return None
@@ -142,7 +142,7 @@ class OperatorJobs:
             {"labelSelector": ATTEMPT_ID_LABEL},
         )
         self._tasks.start_soon(self._reflectors[name].run)
-        _log.info("Runs with framework %s can start: %s is served", name, framework.kind)
+        _log.info("Framework %s is now available: %s is installed", name, framework.kind)
 
     def _changed(self, before: Json | None, after: Json | None) -> None:
         item = after or before or {}

@@ -89,7 +89,7 @@ class OrphanCleanup:
         if run.work_pool_name not in (None, self._pool):
             return
         _log.warning(
-            "Objects of %r in the cluster do not belong to an open attempt (%s), deleting them",
+            "Deleting objects of %r that do not belong to an open attempt (%s)",
             run.name,
             attempt_id,
         )
@@ -105,9 +105,9 @@ class OrphanCleanup:
         self._has_logged = True
         metadata = next(iter(items))["metadata"]
         _log.warning(
-            "%s in namespace %s runs for a pool named %r too, and this Prefect server does not "
-            "know its run. If it is another installation's, rename one of the pools: both plan "
-            "with the GPUs of the other.",
+            "%s in namespace %s belongs to a pool that is also named %r, but its run was "
+            "not found on this Prefect server. If it belongs to another installation, "
+            "rename one of the pools so that both do not schedule the same GPUs.",
             metadata["name"],
             metadata["namespace"],
             self._pool,

@@ -60,7 +60,9 @@ class PodTelemetry:
             with anyio.fail_after(self._answer_s):
                 found = await self._ask(url, pods, start, end)
         except (PrometheusError, TimeoutError) as error:
-            self._note_failure(str(error) or f"{url} does not answer in {self._answer_s:g} s")
+            self._note_failure(
+                str(error) or (f"the request to {url} timed out after {self._answer_s:g} seconds")
+            )
             return ()
         if self._failure is not None:
             _log.warning("Resumed sampling of pod GPUs")

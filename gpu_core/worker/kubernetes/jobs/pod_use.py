@@ -94,11 +94,13 @@ class PodUse:
                 ]
             self._use = kept.with_points(points)
         except (PrometheusError, TimeoutError) as error:
-            self._note_failure(str(error) or f"{url} does not answer in {self._answer_s:g} s")
+            self._note_failure(
+                str(error) or (f"the request to {url} timed out after {self._answer_s:g} seconds")
+            )
             return
         except Exception as error:
             # An answer of any content stops no worker: it shares a task group with all else.
-            self._note_failure(f"{url} returns an invalid answer: {error!r}")
+            self._note_failure(f"unexpected response from {url}: {error!r}")
             return
         if self._failure is not None:
             _log.warning("GPU usage metrics for running pods are available again")

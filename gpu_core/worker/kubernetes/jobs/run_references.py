@@ -169,8 +169,8 @@ class RunReferences:
         if not found:
             return
         run_log(running).warning(
-            "The job variables name %s, which the policy does not list: the next release refuses "
-            "that. Its administrator lists it in permissions.default (%s).",
+            "The job variables refer to %s, which is not listed in the policy and will be "
+            "rejected in the next release. To allow it, add it to permissions.default (%s).",
             ", ".join(dict.fromkeys(map(reference_text, found))),
             ", ".join(dict.fromkeys(each.what.value for each in found)),
         )
@@ -178,8 +178,9 @@ class RunReferences:
             if reference not in self._logged:
                 self._logged.add(reference)
                 _log.warning(
-                    "Run %r names %s, which the policy does not list: the next release refuses "
-                    "that. List it in permissions.default.%s.",
+                    "Run %r refers to %s, which is not listed in the policy and will be "
+                    "rejected in the next release. To allow it, add it to "
+                    "permissions.default.%s.",
                     running.record.name,
                     reference_text(reference),
                     reference.what.value,

@@ -115,4 +115,4 @@ class Tombstones:
 
     def _check_lease(self) -> None:
         if not self._may_act():
-            raise NotStarted("another worker acts for this pool, or may do so by now")
+            raise NotStarted("another worker is or might be active for this pool")

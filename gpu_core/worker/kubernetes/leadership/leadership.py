@@ -113,14 +113,16 @@ class ClusterLeadership:
         lease, name = self._lease, self._pool.lease
         if lease is not None and lease.failure is not None:
             place = f"{name} in namespace {self._namespace}"
-            return f"the lease {place} cannot be acquired: {lease.failure}"
+            return f"failed to acquire the lease {place}: {lease.failure}"
         if self._has_lease() and self._claim is not None and self._claim.other is not None:
             return f"{who_acts(self._claim.other, self._claim.installation)}; {CHOOSE}"
         if self._has_claim() and self._in_prefect is not None and self._in_prefect.other:
             other = who_acts(self._in_prefect.other, self._in_prefect.installation)
             return f"{other}, with another ledger; {OTHER_LEDGER}; {CHOOSE}"
         holder = lease.holder if lease is not None else None
-        return f"{holder or 'another one'} has the lease {name} and acts for this installation"
+        return (
+            f"{holder or 'another one'} holds the lease {name} and is active for this installation"
+        )
 
     @property
     def is_standby(self) -> bool:

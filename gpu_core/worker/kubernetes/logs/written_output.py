@@ -52,7 +52,9 @@ class WrittenOutput:
                 except Exception as error:
                     if not is_unanswered(error):
                         _log.warning(
-                            "Repeating logs from pod %s from the beginning: %s", pod, error
+                            "Restarting the log stream from pod %s from the beginning: %s",
+                            pod,
+                            error,
                         )
                         return ()
                     _log.debug("Failed to stream logs from pod %s; will retry: %s", pod, error)

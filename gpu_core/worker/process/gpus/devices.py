@@ -35,8 +35,8 @@ def machine_gpus() -> tuple[DiscoveredGpu, ...]:
         return _discovery.of(discover_gpus, _ANSWER_S)
     except TimeoutError as error:
         raise GpuDiscoveryError(
-            f"the NVIDIA driver is installed and has not answered in {_ANSWER_S:.0f} s; see "
-            "whether `nvidia-smi` works"
+            f"the NVIDIA driver is installed but did not respond within {_ANSWER_S:.0f} "
+            "seconds; check whether `nvidia-smi` works"
         ) from error
 
 

@@ -75,7 +75,9 @@ class DevicesLock:
     def _own_path(self) -> Path:
         folder = next((each for each in self._folders if os.access(each, os.W_OK)), None)
         if folder is None:
-            raise PermissionError(f"no file can be made in any of {[*map(str, self._folders)]}")
+            raise PermissionError(
+                f"unable to create a lock file in any of {[*map(str, self._folders)]}"
+            )
         path = folder / f"{_PREFIX}-{os.geteuid()}{_SUFFIX}"
         # In a shared folder, another user may have made a file of this name.
         return path if _is_free_or_ours(path) else path.with_stem(f"{path.stem}-{_random()}")

@@ -67,7 +67,7 @@ class UsageReader:
         try:
             usage = self._call.of(lambda: self._asked(is_anew), wait_s)
         except TimeoutError as error:
-            raise GpuDiscoveryError(f"NVML does not answer in {wait_s:g} s") from error
+            raise GpuDiscoveryError(f"NVML did not respond within {wait_s:g} seconds") from error
         except GpuDiscoveryError as error:
             self._failure = str(error)
             self._is_initialised = False

@@ -155,7 +155,7 @@ class HealthWatch:
             return
         self._unwritten.discard(gpu_id)
         _log.error(
-            "%s is held (%s): %s; %s, and free it with `prefect-gpu gpus free %s`",
+            "%s is held (%s): %s; %s, then free it with `prefect-gpu gpus free %s`",
             *(gpu_id, finding.verdict, finding.reason, finding.remedy, gpu_id),
         )
         with suppress(RuntimeError):  # the loop that it wakes is closed

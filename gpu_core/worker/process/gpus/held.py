@@ -17,7 +17,7 @@ _FOLDER = "held-gpus"
 _LARGEST_BYTES = 64 * 1024
 
 # The message for a GPU whose file cannot be read: it stays held, as was decided.
-_UNREADABLE = "its file cannot be understood"
+_UNREADABLE = "its file could not be parsed"
 
 
 class HeldGpus:

@@ -79,15 +79,15 @@ class OccupiedGpus:
         """Log it once, and again when the last reading no longer counts."""
         if self._failure is None:
             _log.warning(
-                "Failed to list the processes on the GPUs of this machine: %s. "
-                "The last list is used for %.0f s.",
+                "Failed to list the processes on the GPUs of this machine: %s. Using the "
+                "previous list for up to %.0f seconds.",
                 *(failure, VALID_S),
             )
             self._failure = failure
         if not self._is_unknown and self._clock_s() - self._read_at_s > VALID_S:
             _log.error(
-                "No run starts on a GPU of this machine until NVML answers: %s. See whether "
-                "`nvidia-smi` works; runs that have started continue.",
+                "No runs are started on the GPUs of this machine until NVML responds: %s. "
+                "Check whether `nvidia-smi` works. Active runs are not affected.",
                 failure,
             )
             self._is_unknown = True
@@ -102,7 +102,7 @@ class OccupiedGpus:
         for gpu_id in sorted(silent - self._silent):
             _log.error("Excluding %s because it does not respond to NVML", gpu_id)
         for gpu_id in sorted(self._silent - silent):
-            _log.warning("%s answers NVML again", gpu_id)
+            _log.warning("%s is responding to NVML again", gpu_id)
         self._silent = silent
 
     def _note_occupied(self, usage: ProcessesByGpu, free: set[str]) -> None:

@@ -32,8 +32,8 @@ class MachineLeadership:
         if self._pool.is_held:
             holder = self._devices.holder
             of_whom = "" if holder is None else f" of the user {holder}"
-            return f"a worker of another pool{of_whom} uses the GPUs of this machine"
-        return "another worker on this machine acts for this pool"
+            return f"the GPUs of this machine are in use by a worker of another pool{of_whom}"
+        return "another worker on this machine is active for this pool"
 
     @property
     def is_standby(self) -> bool:

@@ -233,20 +233,20 @@ def timeout() -> Exception:
     [
         pytest.param(
             access_denied,
-            "spot prices in us-east-1: AWS refused the call; tried ec2:DescribeSpotPriceHistory; "
-            "allow ec2:DescribeSpotPriceHistory to this role",
+            "spot prices in us-east-1: AWS denied the request; tried "
+            "ec2:DescribeSpotPriceHistory; allow ec2:DescribeSpotPriceHistory for this role",
             id="a right is missing",
         ),
         pytest.param(
             timeout,
-            "spot prices in us-east-1: AWS did not answer within 20 s; tried "
-            "ec2:DescribeSpotPriceHistory; try again, or with more time",
+            "spot prices in us-east-1: the request to AWS timed out after 20 seconds; tried "
+            "ec2:DescribeSpotPriceHistory; try again with a longer timeout",
             id="no answer",
         ),
         pytest.param(
             NoCredentialsError,
             "spot prices in us-east-1: no AWS credentials were found; tried "
-            "ec2:DescribeSpotPriceHistory; set AWS_PROFILE, or give the machine a role",
+            "ec2:DescribeSpotPriceHistory; set AWS_PROFILE or assign a role to the machine",
             id="no credentials",
         ),
         pytest.param(
@@ -257,8 +257,9 @@ def timeout() -> Exception:
         ),
         pytest.param(
             lambda: KeyError("SpotPrice"),
-            "spot prices in us-east-1: the answer is not as expected (KeyError('SpotPrice')); "
-            "tried ec2:DescribeSpotPriceHistory; report this, with the answer",
+            "spot prices in us-east-1: unexpected response from AWS "
+            "(KeyError('SpotPrice')); tried ec2:DescribeSpotPriceHistory; please report "
+            "this issue and include the response",
             id="an answer of another form",
         ),
     ],

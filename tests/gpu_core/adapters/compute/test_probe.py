@@ -34,12 +34,12 @@ def with_a_wrong_product(shape, value, dtype):
         pytest.param(arrays(), 0, 1, None, id="no memory is free"),
         pytest.param(
             arrays(full=with_a_flipped_bit),
-            *(100, 0, "memory block 1 of 1 does not hold its value"),
+            *(100, 0, "memory block 1 of 1 failed verification"),
             id="a bit of memory is flipped",
         ),
         pytest.param(
             arrays(full=with_a_wrong_product),
-            *(100, 80 * MIB, "a product of matrices is wrong"),
+            *(100, 80 * MIB, "a matrix multiplication returned an incorrect result"),
             id="arithmetic is wrong",
         ),
     ],

@@ -68,7 +68,7 @@ def gpus(**row):
 def test_what_cannot_be_understood_is_ignored_and_logged(tmp_path, content, caplog):
     (tmp_path / GPUS_FILE).write_text(content)
     assert read_gpu_report(tmp_path) == ()
-    assert caplog.text.count("is ignored, because it cannot be understood") == 1
+    assert caplog.text.count("because it could not be parsed") == 1
 
 
 def test_a_pipe_in_its_place_blocks_no_reader(tmp_path):

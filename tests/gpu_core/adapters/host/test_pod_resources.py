@@ -147,5 +147,5 @@ def test_a_refusal_is_an_error(kubelet):
 
 
 def test_without_a_kubelet_it_says_so(tmp_path):
-    with pytest.raises(PodResourcesError, match="has no socket"):
+    with pytest.raises(PodResourcesError, match="no kubelet socket found"):
         read_gpu_pods(tmp_path / "missing.sock")

@@ -124,7 +124,7 @@ def test_a_list_that_is_refused_is_reported_once_and_followed_when_it_is_allowed
 
     run(scenario)
     reported = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert reported == ["/api/v1/things cannot be watched: things: no (Forbidden)"]
+    assert reported == ["Failed to watch /api/v1/things: things: no (Forbidden)"]
 
 
 @pytest.mark.parametrize(

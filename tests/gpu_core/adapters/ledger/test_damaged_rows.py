@@ -131,8 +131,7 @@ def test_a_damaged_machine_is_named_and_the_others_are_counted(database, caplog,
     assert known.last_look == at(1)
     (logged,) = [record.getMessage() for record in caplog.records]
     assert logged == (
-        "The ledger's row of i-2 has values that cannot be read: "
-        f"capacity_intervals.{column}; it is not counted"
+        f"Failed to parse the ledger row of i-2: capacity_intervals.{column}; the row is ignored"
     )
 
 
@@ -155,4 +154,4 @@ def test_a_command_names_what_its_database_cannot_read(
     asked = CostQuestion(window=Window(at(-1), at(2)), keys=("team",), now=at(3))
     with open_to_read(str(file)) as ledger, pytest.raises(LedgerError, match=want) as raised:
         ledger.cost_slices(asked)
-    assert "restore a backup if it is damaged" in str(raised.value)
+    assert "if it is damaged, restore a backup" in str(raised.value)

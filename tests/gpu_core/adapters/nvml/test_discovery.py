@@ -88,7 +88,7 @@ def test_without_the_driver_library_there_are_no_gpus(discover, tmp_path):
 def test_a_driver_that_fails_is_an_error_and_not_a_machine_without_gpus(discover):
     done = discover("init 18")  # the library is newer than the kernel module
     assert done.returncode == 1
-    assert "DriverReplacedError: the NVIDIA driver is installed and does not answer" in done.stderr
+    assert "DriverReplacedError: the NVIDIA driver is installed but not responding" in done.stderr
     assert "nvidia-smi" in done.stderr
 
 
@@ -98,7 +98,7 @@ def test_a_gpu_that_fell_off_the_bus_is_left_out_with_a_warning(discover):
         f"gpu GPU-bbbb {A100_BYTES} 0 NVIDIA A100-SXM4-80GB",
     )
     assert [found["uuid"] for found in json.loads(done.stdout)] == ["GPU-bbbb"]
-    assert done.stderr.startswith("WARNING GPU 0 is left out: NVML says ")
+    assert done.stderr.startswith("WARNING Excluding GPU 0: NVML returned ")
 
 
 def test_the_workers_own_selection_is_respected_and_logged(discover):
@@ -108,7 +108,7 @@ def test_the_workers_own_selection_is_respected_and_logged(discover):
         CUDA_VISIBLE_DEVICES="1",
     )
     assert [found["uuid"] for found in json.loads(done.stdout)] == ["GPU-bbbb"]
-    assert done.stderr == "INFO CUDA_VISIBLE_DEVICES=1 leaves 1 of 2 GPUs\n"
+    assert done.stderr == "INFO CUDA_VISIBLE_DEVICES=1 limits the worker to 1 of 2 GPUs\n"
 
 
 @pytest.mark.parametrize(
@@ -188,25 +188,29 @@ SILENT = {
     "a call that hangs": {
         "looks": [(0, ""), (1, "hang 1"), (1, "hang 1"), (60, "hang 1"), (1, "")],
         "want_left_out": ["", "", "", "ac", ""],
-        "want_log": ["NVML does not answer in", "No run starts", "NVML is available again"],
+        "want_log": [
+            "NVML did not respond within",
+            "No runs are started",
+            "NVML is available again",
+        ],
     },
     "a driver that is reset": {
         # After 5 s it is asked anew, however often the worker looks.
         "looks": [(0, ""), *[(1, "count 15")] * 4, (1, ""), (1, "")],
         "want_left_out": [""] * 7,
-        "want_log": ["driver does not answer: GPU is lost", "NVML is available again"],
+        "want_log": ["failed to query driver: GPU is lost", "NVML is available again"],
     },
     "a driver that is away for a while": {
         "looks": [(0, ""), (1, "count 15"), (5, "init 18"), (60, "init 18"), (400, "")],
         "want_left_out": ["", "", "", "ac", ""],
-        "want_log": ["driver does not answer", "No run starts", "NVML is available again"],
+        "want_log": ["driver does not answer", "No runs are started", "NVML is available again"],
     },
     "a GPU that falls off the bus and is back": {
         "looks": [(0, ""), *[(1, "lost GPU-cccc 15")] * 2, (1, "")],
         "want_left_out": ["", "c", "c", ""],
         "want_log": [
             "Excluding GPU-cccc because it does not respond",
-            "GPU-cccc answers NVML again",
+            "GPU-cccc is responding to NVML again",
         ],
     },
     "a driver that does not list processes": {

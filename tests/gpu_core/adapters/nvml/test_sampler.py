@@ -274,15 +274,15 @@ def test_a_driver_that_was_updated_is_an_error_until_it_works_again(machine):
     failed, still = watched.sample(), watched.sample()
     watched.remove("init")
     watched.add("set GPU-a temperature 51")
-    assert failed.startswith("the NVIDIA driver does not answer: ")
-    assert still.startswith("the NVIDIA driver is installed and does not answer")
+    assert failed.startswith("the NVIDIA driver is not responding: ")
+    assert still.startswith("the NVIDIA driver is installed but not responding")
     assert watched.sample()["GPU-a"]["temperature_c"] == 51.0
 
 
 def test_a_replaced_driver_loses_no_gpu(machine):
     """Its error stands for no GPU, also where it comes with the first question about one."""
     watched = machine(*gpu_lines("GPU-a"), "lost GPU-a 18", gpu_ids=["GPU-a"])
-    assert watched.sample().startswith("the NVIDIA driver does not answer: ")
+    assert watched.sample().startswith("the NVIDIA driver is not responding: ")
 
 
 def test_a_gpu_that_gave_a_false_answer_is_asked_again(machine):
@@ -305,7 +305,7 @@ def test_a_machine_whose_gpus_are_gone_is_not_initialised_again_and_again(machin
 
 
 def test_a_driver_without_a_gpu_is_an_error(machine):
-    assert machine("broken 15").sample() == "the NVIDIA driver finds no GPU that answers"
+    assert machine("broken 15").sample() == ("the NVIDIA driver did not find any responding GPUs")
 
 
 def test_a_mig_instance_has_a_sample_of_its_own(machine):

@@ -53,7 +53,7 @@ def test_a_module_that_was_moved_is_named():
 def test_the_remedy_names_the_releases_that_are_allowed():
     text = unsupported_prefect(("BaseWorker._logger",))
     assert text.endswith(
-        "install prefect-kubernetes <0.10,>=0.8 and prefect <3.10,>=3.8.8, or a newer prefect-gpu"
+        "install prefect-kubernetes <0.10,>=0.8 and prefect <3.10,>=3.8.8 or upgrade prefect-gpu"
     )
 
 

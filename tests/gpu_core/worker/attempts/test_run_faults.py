@@ -283,7 +283,7 @@ def test_no_run_gets_gpus_of_a_node_on_which_a_damaged_record_holds_some(tmp_pat
     ("error", "want"),
     [
         pytest.param(httpx.ConnectError("refused"), True, id="no answer"),
-        pytest.param(httpx.ReadTimeout("late"), True, id="no answer in time"),
+        pytest.param(httpx.ReadTimeout("late"), True, id="the request timed out"),
         pytest.param(refused_request(503), True, id="the server is busy"),
         pytest.param(refused_request(401), False, id="an account that may not read one run"),
         pytest.param(refused_request(403), False, id="a proxy that refuses one run's text"),

@@ -493,7 +493,7 @@ def test_a_worker_without_its_lease_blames_no_run(tmp_path, ledger, running, mon
     retries = SettlementRetries()
 
     async def act(settler, _woken):
-        error = NotStarted("another worker acts for this pool, or may do so by now")
+        error = NotStarted("another worker is or might be active for this pool")
         pauses_s = [settler._pause_s(running, retries, error) for _ in range(10_000)]
         assert pauses_s[:3] == [2, 4, 8]
 

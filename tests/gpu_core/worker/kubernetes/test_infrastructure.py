@@ -134,7 +134,7 @@ def test_the_claims_of_a_run_are_judged_when_it_starts(is_listed, caplog, monkey
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
         why = anyio.run(scenario)
     assert ("is not permitted to use PersistentVolumeClaim 'wages'" in why) is is_listed
-    reported = "PersistentVolumeClaim 'wages', which the policy does not list"
+    reported = "PersistentVolumeClaim 'wages', which is not listed in the policy"
     assert (reported in caplog.text) is not is_listed
 
 
@@ -468,13 +468,15 @@ def test_gpus_of_further_containers_are_refused_when_the_run_is_read(
     if want is None:
         assert fit().shape.gpu_count == 2
     else:
-        with pytest.raises(InvalidInput, match=rf"{want}.resources takes GPUs that the scheduler"):
+        with pytest.raises(
+            InvalidInput, match=rf"{want}.resources requests GPUs that were not planned"
+        ):
             fit()
 
 
 def test_parts_of_gpus_for_spark_are_refused_at_once(monkeypatch):
     monkeypatch.setattr(OperatorJobs, "check", lambda _self, _request: None)
-    with pytest.raises(InvalidInput, match=r"^framework 'spark' takes whole GPUs"):
+    with pytest.raises(InvalidInput, match=r"^framework 'spark' requires whole GPUs"):
         fitted({"framework": "spark", "container_command": "train.py"}, gpu_share_milli=200)
 
 
@@ -495,7 +497,7 @@ def test_a_flow_gets_the_signing_key_from_the_secret_of_the_policy(has_secret):
 
     bodies, why = anyio.run(scenario)
     if not has_secret:
-        assert "names no Secret with the signing key" in why
+        assert "does not specify a Secret with the signing key" in why
         assert bodies == []
         return
     (container,) = bodies[0]["spec"]["template"]["spec"]["containers"]
@@ -547,7 +549,9 @@ def test_on_a_cluster_older_than_the_policy_says_its_own_words_are_written(
     assert infrastructure._version.applied_to(policy).capabilities == capabilities_of(
         want_written_for
     )
-    assert (f"does not know {want_unknown}: " in caplog.text) is bool(want_unknown)
+    assert (f"does not support {want_unknown}, which manifests " in caplog.text) is bool(
+        want_unknown
+    )
 
 
 def test_the_gpus_of_its_pods_are_asked_of_the_prometheus_of_the_policy():

@@ -214,7 +214,9 @@ def test_the_second_installation_says_who_acts_and_what_to_do(
             assert not await second.acquire()
             assert (acting.is_held, standby.is_held, second.is_held) == (True, False, False)
             assert second.is_standby
-            assert standby.why_not.endswith("the lease gpu-pool-gpu and acts for this installation")
+            assert standby.why_not.endswith(
+                "the lease gpu-pool-gpu and is active for this installation"
+            )
             assert second.why_not.startswith(
                 f"the installation in {want_place} acts for pool 'gpu' since 20"
             )

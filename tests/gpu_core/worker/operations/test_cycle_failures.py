@@ -36,7 +36,7 @@ def test_a_pool_that_is_deleted_is_said_once_with_the_command_that_makes_it_agai
         failures.note(missing, LOG, is_scheduling=True)
     (record,) = caplog.records
     assert record.exc_info is None
-    assert "'my gpus' does not exist any more" in record.getMessage()
+    assert "'my gpus' no longer exists" in record.getMessage()
     assert "prefect-gpu setup --pool 'my gpus' --type gpu-process" in record.getMessage()
 
 

@@ -112,9 +112,9 @@ def test_every_state_but_acting_says_what_helps():
 
 def test_a_worker_that_starts_or_stops_says_so():
     monitor = HealthMonitor(5.0, Clock())
-    assert monitor.health().reason == "No scheduling cycle has ended yet."
+    assert monitor.health().reason == "No scheduling cycle has finished yet."
     monitor.note_stop()
-    assert monitor.health().reason == "The worker was asked to stop and starts no runs."
+    assert monitor.health().reason == ("The worker is shutting down and does not start any runs.")
 
 
 class Clock:
@@ -174,7 +174,7 @@ def test_moments_are_of_the_calendar():
         "since": "2026-03-01T11:58:30.000+00:00",
         "last_cycle_at": "2026-03-01T11:58:30.000+00:00",
         "reason": "another one acts",
-        "remedy": "No action is needed: this worker takes over when the acting one ends.",
+        "remedy": "No action is needed: this worker takes over when the active worker stops.",
     }
 
 

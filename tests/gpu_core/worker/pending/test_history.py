@@ -440,7 +440,7 @@ def test_a_zone_that_has_just_failed_is_left_at_once(ledger, history):
     close(ledger, second, 0.15, EndReason.INTERRUPTED)
     found = preferred(0.16)
     assert found.shape.preferred_nodes == {"sa"}
-    assert found.zone_reason.startswith("a: a stay is thought to give ")
+    assert found.zone_reason.startswith("a: expected to provide ")
 
 
 def test_a_run_that_gets_no_on_demand_takes_spot_in_a_later_cycle(history):

@@ -158,7 +158,7 @@ def test_the_page_of_the_queue_says_first_who_holds_gpus():
     assert [row["Run"] for row in client.tables["gpu-holders-gpu"]] == ["busy"]
     careful, held, waiting = (
         client.descriptions["gpu-queue-gpu"].index(text)
-        for text in ("Careful.", "[busy](/runs/flow-run/run-1)", "No run waits")
+        for text in ("Careful.", "[busy](/runs/flow-run/run-1)", "No runs are waiting")
     )
     assert careful < held < waiting
     published(client)

@@ -98,9 +98,7 @@ def test_a_run_that_is_tried_again_finds_the_new_code_where_its_command_looks(mo
             "submit the flow as a new run",
             id="no key",
         ),
-        pytest.param(
-            None, {"command": f"x --key {KEY}"}, "no storage for bundles", id="no storage"
-        ),
+        pytest.param(None, {"command": f"x --key {KEY}"}, "no bundle storage", id="no storage"),
     ],
 )
 def test_what_cannot_be_tried_again_stays_as_it_is(step, variables, want):

@@ -149,7 +149,7 @@ def test_a_variable_from_a_secret_of_kubernetes_is_refused_when_the_run_is_read(
         return machine().fitted(workload, variables, VIRTUAL, "train", has_deployment=True)
 
     assert fit([plain]) == fit({"A": "1"}) == make_workload()
-    with pytest.raises(InvalidInput, match=r"env\.K has valueFrom"):
+    with pytest.raises(InvalidInput, match=r"env\.K uses valueFrom"):
         fit([plain, secret])
 
 

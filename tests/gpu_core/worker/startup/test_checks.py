@@ -38,23 +38,27 @@ def _no_settings_of_this_machine(monkeypatch, tmp_path):
     [
         pytest.param(
             httpx.ConnectError("refused"),
-            "no connection (refused); start the Prefect server, or correct PREFECT_API_URL",
+            "connection failed (refused); start the Prefect server or correct PREFECT_API_URL",
             id="no server",
         ),
         pytest.param(
             httpx.ConnectTimeout(""), "no connection in time; start the", id="no way to the server"
         ),
         pytest.param(
-            httpx.ReadTimeout(""), "no answer in time; the server runs and is slow", id="starved"
+            httpx.ReadTimeout(""),
+            "no answer in time; the server is running but responding slowly",
+            id="starved",
         ),
         pytest.param(
-            httpx.RemoteProtocolError("cut"), "the connection broke (cut); start the", id="cut off"
+            httpx.RemoteProtocolError("cut"),
+            "the connection was interrupted (cut); start the",
+            id="cut off",
         ),
     ],
 )
 def test_a_slow_server_and_one_that_is_down_have_different_remedies(error, want):
     said = no_contact("http://me:hunter22@a:4200/api", error)
-    assert f"does not answer: {want}" in said
+    assert f"unable to connect to the Prefect API at http://me:***@a:4200/api: {want}" in said
     assert "hunter22" not in said
 
 
@@ -206,5 +210,5 @@ def test_a_worker_without_a_cluster_ends(monkeypatch, tmp_path):
     monkeypatch.setattr(GpuKubernetesWorker, "_cluster", no_block)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     worker = GpuKubernetesWorker(work_pool_name="gpu")
-    with pytest.raises(CannotStart, match="no Kubernetes cluster can be found"):
+    with pytest.raises(CannotStart, match="no Kubernetes cluster configuration found"):
         anyio.run(worker._connected, "lease")

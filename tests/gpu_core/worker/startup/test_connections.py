@@ -72,7 +72,7 @@ def test_the_operator_is_warned_of_a_password_in_clear_without_it(caplog):
     assert not caplog.records
     connections(IN_CLEAR)
     (record,) = caplog.records
-    assert "gpu-mlflow-tracking/vision has a user or password in its address" in caplog.text
+    assert "block gpu-mlflow-tracking/vision contains credentials" in caplog.text
     assert PASSWORD not in record.getMessage()
 
 
@@ -175,5 +175,8 @@ def test_the_operator_reads_which_secrets_pods_lack(caplog):
     worker._stores.connections = connections(IN_FIELDS)
     worker._warn_of_missing_secrets(["MLFLOW_TRACKING_USERNAME"])
     (record,) = caplog.records
-    assert "Runs do not get MLFLOW_TRACKING_PASSWORD" in record.getMessage()
+    assert (
+        "MLFLOW_TRACKING_PASSWORD is set for the worker but is not passed to runs"
+        in record.getMessage()
+    )
     assert PASSWORD not in record.getMessage()

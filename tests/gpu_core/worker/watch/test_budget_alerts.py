@@ -139,7 +139,7 @@ def test_a_block_that_fails_is_tried_again(
         assert got == []
         check(ledger, url, 85)
     assert len(got) == 1
-    assert "the notification block custom-webhook/gpu-budgets failed" in caplog.text
+    assert "failed to send a notification with block custom-webhook/gpu-budgets" in caplog.text
     assert url not in caplog.text
 
 

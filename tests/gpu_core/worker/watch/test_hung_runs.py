@@ -162,7 +162,7 @@ def test_a_run_that_makes_progress_again_is_not_restarted(story):
         assert watched.watch.hung == set()
 
     said, _ = story(scenario)
-    assert said[1:] == ["It makes progress again"]
+    assert said[1:] == ["Progress has resumed"]
 
 
 def test_a_run_that_makes_progress_before_its_stacks_come_is_not_named(story):
@@ -184,7 +184,7 @@ def test_a_run_whose_stacks_cannot_be_taken_is_named_all_the_same(story):
 
     said, shown = story(scenario)
     assert len(said) == 1
-    assert "No rank has answered with its stacks." in shown[0]
+    assert "No stack traces have been received." in shown[0]
 
 
 def test_a_run_that_reports_no_steps_is_never_named(story):
@@ -221,7 +221,7 @@ def test_a_rank_in_a_pod_that_reports_no_gpu_is_named_without_one(story):
         await watched.look(HUNG_S)
 
     said, _ = story(scenario)
-    assert "rank 0 on node-1 waits" in said[0]
+    assert "rank 0 on node-1 is waiting" in said[0]
 
 
 def test_stacks_of_another_pod_that_come_later_are_shown_and_name_its_rank(story):
@@ -250,8 +250,10 @@ def test_stacks_of_another_pod_that_come_later_are_shown_and_name_its_rank(story
 
     said, shown = story(scenario)
     assert [len(each) for each in restarted] == [0, 0, 0, 1], "it waits for all stacks"
-    assert "rank 0 on n0 (GPU-0), rank 1 on n1 (GPU-b) wait" in said[0]
-    assert "rank 1 on n1 (GPU-b) waits, and nothing runs, 1 other rank waits for it" in said[1]
+    assert "rank 0 on n0 (GPU-0), rank 1 on n1 (GPU-b) is waiting" in said[0]
+    assert (
+        "rank 1 on n1 (GPU-b) is waiting with no work running, 1 other rank waits for it" in said[1]
+    )
     assert "rank 1 on n1 (GPU-b)" in restarted[3][0], "the end names the same rank as the page"
     assert len(said) == len(shown) == 2
     assert "read_for_ever" not in shown[0]

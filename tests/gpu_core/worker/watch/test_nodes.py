@@ -73,7 +73,7 @@ def observed(nodes, holding=(), *, is_fixed=True, moves=0):
 @pytest.mark.parametrize(
     ("nodes", "want"),
     [
-        pytest.param([], "no GPU: none was found, and the policy declares none", id="none"),
+        pytest.param([], "no GPUs: none were found or declared in the policy", id="none"),
         pytest.param([make_node("n1", gpus=8, gpu_type="h100")], "8 × h100 on n1", id="one"),
         pytest.param(
             [make_node(f"n{number}", gpus=1, gpu_type="t4") for number in range(10)],

@@ -89,13 +89,16 @@ def test_the_log_separates_no_connection_from_an_api_that_fails(tmp_path, answer
     """A starved server and one that is down need different remedies."""
     polled(f"http://127.0.0.1:{free_port()}/api", tmp_path / "down.json")
     polled(answering(503), tmp_path / "failing.json")
-    assert "Prefect's API is unavailable: no connection (" in caplog.text
+    assert "Prefect's API is unavailable: connection failed (" in caplog.text
     assert "Prefect's API is unavailable: HTTP status 503" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("took_s", "want"),
-    [pytest.param(9, 1, id="no answer in time"), pytest.param(600, 0, id="the worker stood still")],
+    [
+        pytest.param(9, 1, id="the request timed out"),
+        pytest.param(600, 0, id="the worker stood still"),
+    ],
 )
 def test_a_worker_that_was_stopped_saw_nothing_meanwhile(tmp_path, monkeypatch, took_s, want):
     clock_s = [0.0]
@@ -133,35 +136,33 @@ LIMITS = {"timeout": {"connect": 5.0, "read": 60.0, "write": 5.0, "pool": 5.0}}
     [
         pytest.param(
             httpx.ConnectError("refused"),
-            "Prefect's API did not answer the worker: no connection (refused)",
+            "the Prefect API did not respond to the worker: connection failed (refused)",
             id="refused",
         ),
         pytest.param(
             httpx.ReadTimeout("", request=httpx.Request("GET", "http://a", extensions=LIMITS)),
-            "Prefect's API did not answer the worker: no answer within 60 s",
+            "the Prefect API did not respond to the worker: no answer within 60 s",
             id="no answer",
         ),
         pytest.param(
             httpx.ReadTimeout(""),
-            "Prefect's API did not answer the worker: no answer in time",
+            "the Prefect API did not respond to the worker: no answer in time",
             id="no answer, of an unknown request",
         ),
         pytest.param(
-            ApiAway("Prefect's API was unavailable for 60 s"),
-            "Prefect's API was unavailable for 60 s",
+            ApiAway("the Prefect API was unavailable for 60 seconds"),
+            "the Prefect API was unavailable for 60 seconds",
             id="an outage that outlasts a request",
         ),
-        pytest.param(
-            status_error(500), "Prefect's API answered the worker with HTTP 500", id="500"
-        ),
+        pytest.param(status_error(500), "the Prefect API returned HTTP 500", id="500"),
         pytest.param(status_error(422), None, id="it refuses what it was asked"),
         pytest.param(
-            OperationalError("", {}, Exception()), "the ledger did not answer", id="ledger"
+            OperationalError("", {}, Exception()), "the ledger did not respond", id="ledger"
         ),
         pytest.param(
-            InternalError("", {}, Exception()), "the ledger did not answer", id="a failover"
+            InternalError("", {}, Exception()), "the ledger did not respond", id="a failover"
         ),
-        pytest.param(SqlTimeout(""), "the ledger did not answer", id="no connection left"),
+        pytest.param(SqlTimeout(""), "the ledger did not respond", id="no connection left"),
         pytest.param(IntegrityError("", {}, Exception()), None, id="the ledger refuses it"),
         pytest.param(Unavailable("no space left"), "no space left", id="the machine"),
         pytest.param(FileNotFoundError("working_dir"), None, id="the run's working directory"),

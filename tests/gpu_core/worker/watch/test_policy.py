@@ -71,12 +71,12 @@ def test_a_file_that_is_saved_unchanged_is_not_worth_a_word(policy, caplog):
 
 def test_what_waiting_users_read_of_the_policy(policy):
     """Nothing of a good one."""
-    assert "The worker has no policy file" in (PolicySource(None).notice or "")
+    assert "No policy file is configured" in (PolicySource(None).notice or "")
     source = PolicySource(policy)
     assert source.notice is None
     policy.write_text(BROKEN)
     source.current()
-    assert (source.notice or "").startswith("The last good policy stays in force")
+    assert (source.notice or "").startswith("Using the last valid policy")
     policy.write_text(GOOD)
     source.current()
     assert source.notice is None

@@ -142,7 +142,7 @@ def test_events_that_are_refused_are_lost_without_harm(refusal, want_warnings, c
     warnings = [found.getMessage() for found in caplog.records if found.levelno > logging.INFO]
     assert len(warnings) == want_warnings
     if warnings:
-        assert "may not create events.events.k8s.io in namespace 'ml'" in warnings[0]
+        assert "is not permitted to create events.events.k8s.io in namespace 'ml'" in warnings[0]
 
 
 @pytest.mark.parametrize(

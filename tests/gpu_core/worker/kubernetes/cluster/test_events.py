@@ -82,8 +82,9 @@ def test_a_right_that_is_missing_is_warned_of_once(monkeypatch, caplog):
     with caplog.at_level(logging.WARNING):
         anyio.run(story)
     assert [record.message for record in caplog.records] == [
-        "The worker may not list events in namespace 'ml', so the logs of runs do not say why "
-        "their pods do not start; the Helm chart infra/helm/prefect-gpu grants it"
+        "The worker is not permitted to list events in namespace 'ml': pod startup problems "
+        "are not reported in the logs of runs; the permission is granted by the Helm chart "
+        "infra/helm/prefect-gpu"
     ]
 
 

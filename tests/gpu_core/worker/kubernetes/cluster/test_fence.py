@@ -92,7 +92,7 @@ SILENT = (None, make_node(ready="Unknown", since_s=90))
 def test_a_run_on_a_silent_node_says_once_what_it_waits_for_and_what_one_can_do(caplog):
     (text,) = tellings([view_of(SILENT), view_of(SILENT)], KubernetesPolicy(), caplog)
     assert "Node n1 has not reported since" in text
-    assert "kubernetes.fenced_after is not set" in text
+    assert "`kubernetes.fenced_after` is not set" in text
     assert "kubectl delete node n1" in text
 
 
@@ -111,4 +111,4 @@ def test_it_says_nothing_otherwise(reported, caplog):
 def test_a_silence_after_a_recovery_is_said_again(caplog):
     views = [view_of(SILENT), view_of((None, make_node())), view_of(SILENT)]
     assert len(tellings(views, KubernetesPolicy(fenced_after="10m"), caplog)) == 2
-    assert "starts it again after 600 s" in caplog.text
+    assert "is restarted after 600 seconds" in caplog.text

@@ -127,8 +127,8 @@ async def test_a_hot_gpu_is_held_and_its_run_alone_moves(world, caplog):
     assert world.trouble("train-2", node="n2") is None
     (line,) = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert line == (
-        "GPU-a of node n1 is held (drain): 90 °C, from 85 °C on it is too hot; check its cooling, "
-        f"and free it with `kubectl annotate node n1 {HELD_ANNOTATION}-`"
+        "GPU-a on node n1 is held (drain): 90 °C, from 85 °C on it is too hot; check its "
+        f"cooling, then free it with `kubectl annotate node n1 {HELD_ANNOTATION}-`"
     )
 
 
@@ -137,10 +137,12 @@ async def test_what_the_other_gpus_of_its_node_cost_is_said_once(world, caplog):
     await world.look(3, GPU_a=90.0)
     world.usable()
     world.usable()
-    lines = [r.getMessage() for r in caplog.records if "gets no new runs" in r.getMessage()]
+    lines = [
+        r.getMessage() for r in caplog.records if "No new runs are scheduled" in r.getMessage()
+    ]
     assert lines == [
-        "Node n1 gets no new runs until its device plugin withdraws the held GPUs. "
-        "Its other 1 GPU may idle, at $0.7000 an hour"
+        "No new runs are scheduled on node n1 until its device plugin withdraws the held "
+        "GPUs. Its other 1 GPU may be idle, costing $0.7000 per hour"
     ]
 
 
@@ -151,7 +153,7 @@ async def test_a_device_plugin_that_changes_its_mind_is_logged_once_an_hour(worl
         world.clock_s = at_s
         for world.withdrawn in (0, 1):
             world.usable()
-    lines = [r for r in caplog.records if "gets no new runs" in r.getMessage()]
+    lines = [r for r in caplog.records if "No new runs are scheduled" in r.getMessage()]
     assert len(lines) == 2
 
 
@@ -196,7 +198,7 @@ async def test_without_the_right_to_patch_nodes_it_is_held_until_a_restart(world
     assert await world.look(9, GPU_a=90.0) == {}
     assert world.usable() == {"n1": 0, "n2": 2}
     assert world.trouble("train-0") is not None
-    assert caplog.text.count("a held GPU is free again when the worker restarts") == 1
+    assert caplog.text.count("held GPUs are released when the worker restarts") == 1
     world.restart()
     await world.look(9)
     assert world.usable() == {"n1": 2, "n2": 2}

@@ -182,7 +182,7 @@ def test_what_the_template_refuses_is_not_offered_and_what_it_tolerates_is_open(
             {"cloud.google.com/gke-max-shared-clients-per-gpu": "2"},
             {"shares_per_gpu": 4},
             "n1",
-            "Falling back to the labels and resources of node n1: each of its GPUs is shared by 2",
+            "Falling back to the labels and resources of node n1: each of its GPUs has 2 replicas",
             id="the policy says something else",
         ),
         pytest.param(
@@ -192,7 +192,7 @@ def test_what_the_template_refuses_is_not_offered_and_what_it_tolerates_is_open(
             },
             {},
             "n2",
-            "Ignoring GPUs on node n1: its MIG instances are shared,",
+            "Ignoring GPUs on node n1: its MIG instances are shared ",
             id="no run can ask for them",
         ),
     ],
@@ -244,4 +244,6 @@ def test_karpenter_adds_shared_gpus_only_under_their_plain_name(
         nodes = offers.nodes(policy, (), [node_pool("ml", "8")])
     assert bool(nodes) is want_nodes
     assert all(node.shares_per_gpu == 4 and node.is_shareable for node in nodes)
-    assert ("Karpenter adds no node for nvidia.com/gpu.shared" in caplog.text) is want_told
+    assert (
+        "Karpenter does not provision nodes for nvidia.com/gpu.shared" in caplog.text
+    ) is want_told

@@ -93,23 +93,25 @@ def test_the_cluster_is_asked_and_what_is_missing_said_once(warnings):
     assert classes_of(api, *4 * [policy()]) == ["high", "high", "rush", "high"]
     missing = [line for line in warnings() if "'rush'" in line]
     assert missing == 2 * [
-        "The cluster has no PriorityClass prefect-gpu-rush for the queue 'rush': its pods get "
-        "prefect-gpu-high. Install the class, or set kubernetes.priority_classes to false."
+        "PriorityClass prefect-gpu-rush for queue 'rush' was not found, using "
+        "prefect-gpu-high for its pods. Install the class or set "
+        "`kubernetes.priority_classes` to false."
     ]
 
 
 def test_it_says_where_pods_get_none(warnings):
     classes_of(Api(FOUR), policy())
     (line,) = [line for line in warnings() if "'idle'" in line]
-    assert "its pods get no class." in line
+    assert "using no class for its pods." in line
 
 
 def test_without_the_right_the_classes_of_every_installation_are_taken_to_be_there(warnings):
     assert classes_of(Api(NO_RIGHT, NO_RIGHT), policy(), policy()) == ["high", "high"]
     first, *others = warnings()
     assert first.startswith(
-        "The worker may not list priorityclasses.scheduling.k8s.io in all namespaces, so only "
-        "critical, high, medium, low are taken to have PriorityClasses"
+        "The worker is not permitted to list priorityclasses.scheduling.k8s.io in all "
+        "namespaces: PriorityClasses are assumed to exist only for critical, high, medium, "
+        "low"
     )
     assert not any(line == first for line in others)
 

@@ -514,4 +514,4 @@ def test_nothing_waits_for_a_node_that_is_gone(policy, node, want):
     found = infrastructure.trouble(an_attempt("a", "nvidia-a: 0", policy=policy), policy, NOON)
     assert (found is not None) is want
     if found is not None:
-        assert found.message == "Node nvidia-a is gone, and its pod had not been bound."
+        assert found.message == "Node nvidia-a was removed before its pod was bound."

@@ -121,7 +121,9 @@ DELETED = {"deletionTimestamp": moment(1)}
         pytest.param(
             [make_job()], [make_pod("Succeeded", **DELETED)], False, id="its work is done"
         ),
-        pytest.param([], [make_pod(**DELETED)], False, id="its Job is gone and makes no other"),
+        pytest.param(
+            [], [make_pod(**DELETED)], False, id="its Job no longer exists and makes no other"
+        ),
         pytest.param([DELETED_JOB], [make_pod(**DELETED)], False, id="its Job is being deleted"),
         pytest.param(
             [make_job(finished="Failed")], [make_pod(**DELETED)], False, id="its Job has ended"
@@ -138,7 +140,9 @@ def test_an_attempt_whose_pod_is_deleted_loses_its_job_before_that_makes_another
         pytest.param(make_node(), None, id="a node that is well"),
         pytest.param(None, "is gone", id="deleted"),
         pytest.param(make_node(ready="Unknown", since_s=10), None, id="silent for a moment"),
-        pytest.param(make_node(ready="Unknown", since_s=90), "silent for 1m 30s", id="silent"),
+        pytest.param(
+            make_node(ready="Unknown", since_s=90), "has not reported for 1m 30s", id="silent"
+        ),
         pytest.param(
             make_node(taints=["aws-node-termination-handler/spot-itn"]),
             "aws-node-termination-handler/spot-itn",
@@ -351,7 +355,7 @@ def bound(seconds_ago):
     [
         pytest.param(
             make_pod("Pending", node=None) | {"status": UNBOUND},
-            "No node became available within 10m 00s: No node takes the pod yet",
+            "No node became available within 10m 00s: No node is available for the pod yet",
             id="no node",
         ),
         pytest.param(bound(100), None, id="a node came late: its pod has time to start"),

@@ -47,7 +47,7 @@ def test_a_gang_that_failed_with_a_silent_node_was_interrupted(first, node, want
         infrastructure._causes.note("a")
         found = await infrastructure.exit(attempt)
         assert found.is_gang_lost is want
-        assert ("node n2 was lost, and with it its gang" in (found.message or "")) is want
+        assert ("the gang was terminated because node n2 was lost" in (found.message or "")) is want
 
     anyio.run(scenario)
 
@@ -201,7 +201,7 @@ def test_a_gang_whose_silent_node_is_back_was_interrupted(first_s_ago, other_s_a
         pytest.param(
             1,
             True,
-            (1, True, "It was deleted by a user, or by a provisioner with force"),
+            (1, True, "The pod was deleted by a user or forcibly by a provisioner"),
             id="another user deleted it",
         ),
     ],

@@ -52,7 +52,7 @@ def test_an_attempt_lives_as_long_as_its_operator_says(item, pods, fenced, want)
 @pytest.mark.parametrize(
     ("item", "want"),
     [
-        pytest.param(None, False, id="it is gone"),
+        pytest.param(None, False, id="it no longer exists"),
         pytest.param(RUNS, True, id="it runs"),
         pytest.param(DONE, False, id="it is over"),
         pytest.param(ray("Complete", deleted=True), True, id="its pods are being taken away"),
@@ -79,7 +79,8 @@ CLEARED_AWAY = make_pod("Failed", terminated={"exitCode": 143}, deletionTimestam
             FAILED, [CLEARED_AWAY], None, False, True, "entrypoint failed",
             id="the operator took the other pods away: no cause, a consequence",
         ),
-        pytest.param(RUNS, [make_pod()], None, True, False, "is gone", id="a user deleted it"),
+        pytest.param(RUNS, [make_pod()], None, True, False, "no longer exists",
+                     id="a user deleted it"),
     ],
 )  # fmt: skip
 def test_how_it_ended(item, pods, want_code, want_interruption, want_own, want_words):
@@ -139,7 +140,7 @@ def waiting_pod(seconds, **more):
             id="an image that the others have had",
         ),
         pytest.param(
-            RUNS, [make_pod(node="n2")], EndReason.INTERRUPTED, id="its node is gone"
+            RUNS, [make_pod(node="n2")], EndReason.INTERRUPTED, id="its node no longer exists"
         ),
         pytest.param(DONE, [waiting_pod(9_000)], None, id="it is over"),
     ],

@@ -54,7 +54,9 @@ async def test_a_framework_without_its_operator_is_refused_in_one_line():
         custom_jobs.check(request("ray"))
         custom_jobs.check(request("none", None))
         custom_jobs.check(request("torchrun"))
-        with pytest.raises(InvalidInput, match="does not know the kind SparkApplication") as error:
+        with pytest.raises(
+            InvalidInput, match="the kind SparkApplication is not installed"
+        ) as error:
             custom_jobs.check(request("spark"))
         assert "install the Spark operator" in str(error.value)
         with pytest.raises(InvalidInput, match="container_command is missing"):

@@ -106,5 +106,5 @@ def test_another_installation_with_a_pool_of_our_name_is_logged_once(monkeypatch
         for clock.now_s in (0.0, 60.0, 120.0):
             anyio.run(orphans.end, (), ())
     (reported,) = caplog.messages
-    assert reported.startswith("pod-1 in namespace ml runs for a pool named 'gpus' too")
+    assert reported.startswith("pod-1 in namespace ml belongs to a pool that is also named 'gpus'")
     assert objects.deleted == []

@@ -139,7 +139,7 @@ VOLUMES = opened(volumes="{{ volume_list }}")
         pytest.param(
             stock(service_account_name="trainer"),
             {"service_account_name": "gpu-worker"},
-            "use ServiceAccount 'gpu-worker', which is the worker's own",
+            "use ServiceAccount 'gpu-worker', which is reserved for the worker",
             id="another account than the template's",
         ),
         pytest.param(stock(), {"namespace": "gpu"}, None, id="the pool's namespace"),
@@ -225,9 +225,9 @@ CLAIM = [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]
 @pytest.mark.parametrize(
     ("lists", "want"),
     [
-        pytest.param({}, "whose devices the plan does not count", id="a policy without the list"),
+        pytest.param({}, "whose devices are not accounted for", id="a policy without the list"),
         pytest.param(
-            {"pod_fields": None}, "whose devices the plan does not count", id="any other field"
+            {"pod_fields": None}, "whose devices are not accounted for", id="any other field"
         ),
         pytest.param({"pod_fields": []}, r"set resourceClaims \(allowed: none", id="no field"),
         pytest.param({"pod_fields": ["resourceClaims"]}, None, id="a list that has it"),
@@ -269,16 +269,17 @@ def test_a_policy_without_lists_warns_of_each_name_once(monkeypatch, caplog):
         started(stock(), variables, policy_with())
     to_run = [r.message for r in caplog.records if r.name == "prefect.flow_runs.gpu"]
     assert to_run == 2 * [
-        "The job variables name Secret 'db', ServiceAccount 'admin', which the policy does not "
-        "list: the next release refuses that. Its administrator lists it in "
-        "permissions.default (secrets, service_accounts)."
+        "The job variables refer to Secret 'db', ServiceAccount 'admin', which is not "
+        "listed in the policy and will be rejected in the next release. To allow it, add it "
+        "to permissions.default (secrets, service_accounts)."
     ]
     to_operator = [r.message for r in caplog.records if r.name == "prefect.gpu.permissions"]
     assert to_operator == [
-        "Run 'run' names Secret 'db', which the policy does not list: the next release refuses "
-        "that. List it in permissions.default.secrets.",
-        "Run 'run' names ServiceAccount 'admin', which the policy does not list: the next release "
-        "refuses that. List it in permissions.default.service_accounts.",
+        "Run 'run' refers to Secret 'db', which is not listed in the policy and will be "
+        "rejected in the next release. To allow it, add it to permissions.default.secrets.",
+        "Run 'run' refers to ServiceAccount 'admin', which is not listed in the policy and "
+        "will be rejected in the next release. To allow it, add it to "
+        "permissions.default.service_accounts.",
     ]
 
 
@@ -311,13 +312,13 @@ def test_the_templates_names_are_the_workers_own_in_its_namespace(lists, want):
     assert held(template, {}, policy_with(**lists), own) is None
     summary = held(template, {"namespace": "gpu-system"}, policy_with(**lists), own)
     assert (summary is not None) is want
-    assert summary is None or "use Secret 'prefect', which is the worker's own" in summary
+    assert summary is None or "use Secret 'prefect', which is reserved for the worker" in summary
 
 
 def test_the_workers_own_account_is_refused_by_every_policy():
     for policy in (policy_with(), policy_with(service_accounts=["gpu-worker"])):
         summary = held(stock(), {"service_account_name": "gpu-worker"}, policy)
-        assert "which is the worker's own" in summary
+        assert "which is reserved for the worker" in summary
         assert held(stock(), {"service_account_name": "gpu-worker"}, policy, own=None) is None
 
 

@@ -84,7 +84,7 @@ def test_a_driver_that_fails_leaves_the_run_alone(driver, tmp_path, caplog):
     machine = tmp_path / "machine.txt"
     machine.write_text("init 18\n")
     assert sampled(tmp_path, ["GPU-a"], 1, driver_environment(driver, machine)) == ()
-    assert "the NVIDIA driver is installed and does not answer" in caplog.text
+    assert "the NVIDIA driver is installed but not responding" in caplog.text
 
 
 def test_it_ends_where_its_launcher_was_killed_while_it_was_loaded(tmp_path):

@@ -115,7 +115,9 @@ def test_the_second_folder_is_looked_at_too(folder, tmp_path):
 
 
 def test_without_a_folder_it_says_so(tmp_path):
-    with pytest.raises(PermissionError, match=r"no file can be made in any of \['.*nowhere'\]"):
+    with pytest.raises(
+        PermissionError, match=r"unable to create a lock file in any of \['.*nowhere'\]"
+    ):
         DevicesLock([tmp_path / "nowhere"]).acquire()
 
 

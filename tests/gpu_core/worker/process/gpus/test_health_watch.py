@@ -59,8 +59,8 @@ def test_an_xid_holds_its_gpu_and_wakes_the_worker_once(world, caplog):
     assert world.woken == 1
     (line,) = [record.getMessage() for record in caplog.records]
     assert line == (
-        "GPU-a is held (reset): XID 79 (the GPU has fallen off the bus); restart the machine, "
-        "and free it with `prefect-gpu gpus free GPU-a`"
+        "GPU-a is held (reset): XID 79 (the GPU has fallen off the bus); restart the "
+        "machine, then free it with `prefect-gpu gpus free GPU-a`"
     )
 
 
@@ -95,7 +95,7 @@ def test_an_error_of_the_program_holds_nothing(world, code, caplog):
 
 def test_an_unknown_error_asks_a_person_once_and_leaves_the_gpu_in_use(world, caplog):
     assert world.look(10, GPU_a={"xids": (999,)}) == {}
-    assert caplog.text.count("GPU-a is degraded: XID 999; look it up") == 1
+    assert caplog.text.count("GPU-a is degraded: XID 999; see NVIDIA's list") == 1
 
 
 def test_a_driver_that_fails_holds_nothing_and_is_said_once(world, caplog):
@@ -165,4 +165,4 @@ def test_a_gpu_at_zero_alone_in_its_run_is_said_once_and_stays_in_use(world, cap
     world.watch.set_runs([GPUS])
     zero = {"utilization_ratio": 0.0, "process_ids": (7,)}
     assert world.look(400, GPU_a=zero, GPU_b=peer) == {}
-    assert caplog.text.count("GPU-a is degraded: nothing runs on it for its job") == want
+    assert caplog.text.count("GPU-a is degraded: no work of its job is running") == want
