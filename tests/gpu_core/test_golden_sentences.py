@@ -18,7 +18,10 @@ from tests.layout.retired_words import retired_words
 GOLDEN_WAITING: Mapping[Reason, tuple[str, str]] = {
     Reason.INTERNAL_ERROR: (
         "Held: the run could not be planned: ValueError: a wrong value.",
-        "Retrying within 5s. Check the job variables of the run, or report this error to the platform team.",
+        (
+            "Retrying within 5s. Please check the run's job variables or report this error to "
+            "the platform team."
+        ),
     ),
     Reason.UNKNOWN_QUEUE: (
         ("Held: the policy does not define a priority for queue 'mediun'. Did you mean 'medium'?"),

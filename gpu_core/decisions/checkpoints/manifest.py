@@ -155,7 +155,7 @@ def decode(content: bytes, wanted: CheckpointId) -> Manifest:
     is_intact = hashlib.sha256(_json(fields)).hexdigest() == own_checksum
     # A changed byte may leave the values as they were (white space, a repeated key).
     if not is_intact or _json(fields | {_OWN_CHECKSUM: own_checksum}) != content:
-        raise DamagedCheckpoint("its manifest is not as it was written: the checksum differs")
+        raise DamagedCheckpoint("its manifest is corrupted: checksum mismatch")
     if manifest.id != wanted:
         raise DamagedCheckpoint(f"its manifest describes checkpoint {manifest.id}")
     return manifest
@@ -187,7 +187,7 @@ def check_part(content: Buffer, want_sha256: str) -> None:
         DamagedCheckpoint: Their checksum differs.
     """
     if hashlib.sha256(content).hexdigest() != want_sha256:
-        raise DamagedCheckpoint("its payload is not as it was written: the checksum differs")
+        raise DamagedCheckpoint("its payload is corrupted: checksum mismatch")
 
 
 def check_payload(payload: bytes, manifest: Manifest) -> None:

@@ -94,7 +94,7 @@ def read_sections(payload: Buffer) -> list[memoryview]:
         (number,) = struct.unpack_from("<Q", view)
         sizes = struct.unpack_from(f"<{number}Q", view, 8)
     except (struct.error, OverflowError) as error:
-        raise ValueError(f"the payload has no header of sections: {error}") from None
+        raise ValueError(f"the payload does not have a valid header: {error}") from None
     sections = Sections(sizes)
     if sections.size_bytes != view.nbytes:
         raise ValueError(f"the payload has {view.nbytes} bytes, not {sections.size_bytes}")

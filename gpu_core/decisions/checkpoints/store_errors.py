@@ -8,21 +8,23 @@ import errno
 from collections.abc import Iterable, Mapping
 
 _SET_KEYS = (
-    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the run's environment, or give its "
-    "machine or pod an IAM role"
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the run's environment, or assign an "
+    "IAM role to its machine or pod"
 )
 _CORRECT_KEYS = "correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the run's environment"
 _CORRECT_REGION = "set AWS_DEFAULT_REGION to the bucket's region in the run's environment"
 _CORRECT_NAME = "correct the bucket's name in checkpoint_uri"
-_ANOTHER_FOLDER = "set checkpoint_uri to a folder that can be made and written"
+_ANOTHER_FOLDER = "set `checkpoint_uri` to a directory that can be created and written to"
 
 # Error codes of S3's REST API ("List of error codes", 2026-11). 403 without such a code may come
 # from a proxy on the way.
 _BY_CODE: Mapping[str, str] = {
-    "NoSuchBucket": "create the bucket, or correct checkpoint_uri",
+    "NoSuchBucket": "create the bucket or correct `checkpoint_uri`",
     "InvalidBucketName": _CORRECT_NAME,
-    "AccessDenied": "allow these credentials to list, read, write and delete under the prefix",
-    "AllAccessDisabled": "use a bucket that is not disabled",
+    "AccessDenied": (
+        "grant these credentials permission to list, read, write and delete under the prefix"
+    ),
+    "AllAccessDisabled": "ensure that the bucket is enabled",
     "InvalidAccessKeyId": _CORRECT_KEYS,
     "InvalidToken": "correct AWS_SESSION_TOKEN in the run's environment",
     "SignatureDoesNotMatch": _CORRECT_KEYS,
@@ -43,10 +45,10 @@ _BY_NAME: Mapping[str, str] = {
 }
 
 _BY_ERRNO: Mapping[int, str] = {
-    errno.EACCES: "make the folder writable for the user of the run, or set checkpoint_uri to "
-    "another",
-    errno.EPERM: "make the folder writable for the user of the run, or set checkpoint_uri to "
-    "another",
+    errno.EACCES: "ensure that the directory is writable by the run's user or set "
+    "`checkpoint_uri` to a different one",
+    errno.EPERM: "ensure that the directory is writable by the run's user or set "
+    "`checkpoint_uri` to a different one",
     errno.ENOTDIR: _ANOTHER_FOLDER,
     errno.EEXIST: _ANOTHER_FOLDER,
     errno.EISDIR: _ANOTHER_FOLDER,

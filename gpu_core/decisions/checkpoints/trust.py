@@ -25,8 +25,8 @@ SIGNING_KEY_VARIABLE = "PREFECT_GPU_CHECKPOINT_SIGNING_KEY"
 """The environment variable of a run that holds the keys: the first signs, each may have signed."""
 SIGNING_KEY_HELP = (
     "set PREFECT_INTEGRATIONS_GPU_CHECKPOINT_SIGNING_KEY for a gpu-process worker; for a "
-    f"gpu-kubernetes pool name a Secret for {SIGNING_KEY_VARIABLE} in the policy's "
-    "kubernetes.secrets"
+    f"gpu-kubernetes pool, add a Secret for {SIGNING_KEY_VARIABLE} to `kubernetes.secrets` "
+    "in the policy"
 )
 # So that the key signs nothing else by accident; with a version, should the form change.
 _PURPOSE = b"prefect-gpu checkpoint manifest 1\n"
@@ -64,8 +64,8 @@ class CheckpointTrust:
         """
         if self.refuses_pickles and payload_format in (PICKLE, SECTIONS):
             raise UntrustedCheckpoint(
-                f"its format is {payload_format!r}, and the policy refuses pickles "
-                "(checkpoints.refuse_pickles)"
+                f"its format is {payload_format!r}, but pickles are not allowed by the "
+                "policy (checkpoints.refuse_pickles)"
             )
 
     def require_signed(self, fields: Mapping[str, object], place: Mapping[str, object]) -> None:
@@ -80,20 +80,22 @@ class CheckpointTrust:
         signature = fields.get(SIGNATURE)
         if signature is None:
             if self.requires_signatures:
-                raise UntrustedCheckpoint("it is not signed, and signatures are required")
+                raise UntrustedCheckpoint("it is not signed, but signatures are required")
             return
         if not self.keys:
             return
         unsigned = {name: value for name, value in fields.items() if name != SIGNATURE}
         candidates = [_signature(unsigned, key) for key in self.keys]
         if not any(hmac.compare_digest(str(signature).encode(), one) for one in candidates):
-            raise UntrustedCheckpoint("its signature is wrong: another key signed it, or no key")
+            raise UntrustedCheckpoint(
+                "its signature is invalid: it was signed with a different key or without a key"
+            )
         elsewhere = {
             name: fields.get(name) for name, value in place.items() if fields.get(name) != value
         }
         if elsewhere:
             raise UntrustedCheckpoint(
-                f"its signature is for another place: {elsewhere}, not {dict(place)}"
+                f"its signature is for a different location: {elsewhere}, not {dict(place)}"
             )
 
 
@@ -128,7 +130,7 @@ def checkpoint_trust(
     if requires_signatures and not keys:
         raise InvalidInput(
             SIGNING_KEY_VARIABLE,
-            "is not set, and the policy requires signed checkpoints",
+            "must be set, because the policy requires signed checkpoints",
             remedy=SIGNING_KEY_HELP,
         )
     return CheckpointTrust(

@@ -238,7 +238,7 @@ def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
         # `key:` in YAML. There is no value to show, so the message says that.
         error.problem = "has no value"
         is_needed = detail["loc"] in required_keys(model)
-        error.remedy = "add one" if is_needed else "add one, or leave it out"
+        error.remedy = "add one" if is_needed else "add one or remove it"
     return error
 
 

@@ -69,5 +69,7 @@ def _unreadable(column: str, value: object) -> InvalidInput:
         f"queue.{column}",
         "cannot be read",
         got=value,
-        remedy="start a worker of this version: the one that published the queue has another",
+        remedy=(
+            "start a worker of this version, because the queue was published by a different version"
+        ),
     )

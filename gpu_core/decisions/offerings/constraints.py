@@ -106,7 +106,7 @@ def check_constraints(constraints: Constraints, now: datetime) -> Constraints:
                 "buys nothing",
                 got=constraints.budget_micro_usd,
                 allowed="more than 0",
-                remedy="leave it out for no limit",
+                remedy="remove it for no limit",
             )
         )
     if constraints.max_nodes < 1:

@@ -75,7 +75,7 @@ def observed_on(gpu_type: str, gpus: int, units_per_s: Sequence[float]) -> Obser
     if gpu is None or gpus < 1:
         raise InvalidInput(
             "observed",
-            "is on no known GPU",
+            "does not use a known GPU",
             got=f"{gpus} x {gpu_type}",
             allowed=f"1 or more of {listed(GPU_TYPES)}",
             nearest=None if gpu else nearest_gpu_types(gpu_type, GPU_TYPES),
@@ -89,8 +89,8 @@ def _nodes(kind: InstanceType, constraints: Constraints) -> tuple[int, ...] | No
     if kind.gpu_share_milli < WHOLE_GPU_MILLI:
         return NoRun(
             reason=RefusalReason.PARTIAL_GPU,
-            summary=f"has {kind.gpu_share_milli / WHOLE_GPU_MILLI:.3g} of a {kind.gpu_type}, "
-            "which a run cannot ask for as a GPU",
+            summary=f"has {kind.gpu_share_milli / WHOLE_GPU_MILLI:.3g} of a "
+            f"{kind.gpu_type}, which cannot be requested as a GPU",
         )
     if constraints.gpu_types and kind.gpu_type not in constraints.gpu_types:
         return NoRun(
@@ -102,7 +102,7 @@ def _nodes(kind: InstanceType, constraints: Constraints) -> tuple[int, ...] | No
     if constraints.gpus % kind.gpu_count:
         return NoRun(
             reason=RefusalReason.OTHER_GPU_COUNT,
-            summary=f"has {kind.gpu_count} GPUs on a node, which do not add up to "
+            summary=f"has {kind.gpu_count} GPUs per node, which cannot be combined to "
             f"{constraints.gpus}",
         )
     return (constraints.gpus // kind.gpu_count,)
@@ -125,7 +125,7 @@ def _with_nodes(
     if work is None:
         return NoRun(
             reason=RefusalReason.UNKNOWN_NETWORK,
-            summary=f"needs {nodes} nodes, and the speed of their network is unknown",
+            summary=f"requires {nodes} nodes with an unknown network bandwidth",
         )
     return Run(nodes=nodes, fit=fit, work=work)
 

@@ -130,8 +130,8 @@ def _from_memory(offering: Offering) -> Refusal:
     return Refusal(
         key=offering.key,
         reason=RefusalReason.UNKNOWN_PRICE,
-        summary=f"has no price with a source ({price} per hour is from memory): refresh the "
-        "catalog, or give your own price with --prices",
+        summary=f"has no verified price ({price} per hour has no source): refresh the "
+        "catalog or provide your own price with --prices",
     )
 
 
@@ -152,9 +152,11 @@ def _not_there(offering: Offering) -> Refusal:
         return Refusal(
             key=offering.key,
             reason=RefusalReason.NO_SPOT_CAPACITY,
-            summary="its price for spot is that for on-demand: there is no spot here",
+            summary=(
+                "spot is not available here, because the spot price is equal to the on-demand price"
+            ),
         )
     seen = offering.price.seen_until.date().isoformat()
     return Refusal(
-        key=offering.key, reason=RefusalReason.NOT_OFFERED, summary=f"was offered last on {seen}"
+        key=offering.key, reason=RefusalReason.NOT_OFFERED, summary=f"was last offered on {seen}"
     )

@@ -93,7 +93,7 @@ def with_gpu_types(
         ranking = rank_gpu_types(work, shape.gpu_count, offers, left, workload.budget_micro_usd)
     except NoEstimate as error:
         which = "as permitted" if shape.gpu_types else "any"
-        reason = f"{which}, as its work cannot be estimated: {error}"
+        reason = f"{which} because its work cannot be estimated: {error}"
         return replace(workload, gpu_type_reason=reason)
     if ranking is None:
         return workload
@@ -104,8 +104,8 @@ def with_gpu_types(
     which = "that it is permitted" if shape.gpu_types else "of this pool"
     hold = Hold(
         reason=Reason.EXCEEDS_CLUSTER,
-        summary=f"No GPU {which} holds its work: {ranking.reason}.",
-        resolution="Ask for more GPUs, say less work, or name a gpu_type if you know better.",
+        summary=f"No GPU {which} is suitable for its work: {ranking.reason}.",
+        resolution="You can request more GPUs, reduce the work or set `gpu_type` explicitly.",
     )
     return replace(workload, hold=workload.hold or hold)
 

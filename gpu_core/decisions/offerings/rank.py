@@ -133,16 +133,18 @@ def verdict(choice: OfferingChoice, constraints: Constraints, now: datetime) -> 
         sure = "" if best.certainty is Certainty.SAFE else "; the slow end breaks a limit"
         return f"Take {_described(best.option, now)}{sure}; {price_age(best.option, now)}."
     if choice.fastest is None or choice.cheapest is None:
-        return "No offering can run it: see the reasons."
+        return "No suitable offering found. See the reasons for more information."
     by = "" if constraints.deadline_at is None else f" by {shown_moment(constraints.deadline_at)}"
     if choice.cheapest_in_time is None:
-        return f"Nothing finishes it{by}. The fastest is {_described(choice.fastest, now)}."
+        return (
+            f"No offering completes the work{by}. The fastest is {_described(choice.fastest, now)}."
+        )
     cheapest = f"The cheapest that does is {_described(choice.cheapest_in_time, now)}."
     within = f"for at most {format_usd(constraints.budget_micro_usd)}"
     if choice.cheapest.key == choice.cheapest_in_time.key:
-        return f"Nothing finishes it{by} {within}. {cheapest}"
-    later = f"The cheapest at all is {_described(choice.cheapest, now)}."
-    return f"Nothing finishes it{by} {within}. {cheapest} {later}"
+        return f"No offering completes the work{by} {within}. {cheapest}"
+    later = f"The cheapest overall is {_described(choice.cheapest, now)}."
+    return f"No offering completes the work{by} {within}. {cheapest} {later}"
 
 
 def _best_way(
@@ -204,7 +206,7 @@ def _refuse_what_fits_nowhere(
         f"fits on no offering{nodes}",
         got=job.model.name,
         allowed=f"the nearest is {nearest.key}, which {nearest.summary}",
-        remedy="take more nodes, LoRA or QLoRA, a smaller batch or shorter sequences",
+        remedy="use more nodes, LoRA or QLoRA, a smaller batch or shorter sequences",
     )
 
 

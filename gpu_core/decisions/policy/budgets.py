@@ -188,7 +188,7 @@ def budget_contradictions(
         errors += unusable_blocks(path, budget.notify)
         if budget.scope == "pool" and budget.of is not None:
             errors.append(
-                InvalidInput(f"{path}.of", "has no meaning with scope pool", got=budget.of)
+                InvalidInput(f"{path}.of", "has no effect with scope pool", got=budget.of)
             )
         if budget.scope != "pool" and budget.of is None:
             errors.append(InvalidInput(f"{path}.of", "is missing", allowed=f"a {budget.scope}"))
@@ -207,7 +207,9 @@ def _unknown_names(
         if queues is not None and name not in queues
     ]
     if budget.scope == "team" and budget.of and teams is not None and budget.of not in teams:
-        found.append((f"{path}.of", "is a team that quotas.unlisted refuses", budget.of, teams))
+        found.append(
+            (f"{path}.of", "is a team that is rejected by quotas.unlisted", budget.of, teams)
+        )
     return [
         InvalidInput(
             field,

@@ -179,9 +179,9 @@ def calendar_contradictions(policy: CalendarPolicy, field: str = "calendar") -> 
 def _mistakes(rule: ClosureRule) -> Iterator[tuple[str, str]]:
     moments = [m for m in (rule.starts_at, rule.ends_at) if m is not None]
     if len(moments) != (2 if rule.weekly is None else 0):
-        yield "has no clear time", "give starts_at and ends_at, or weekly"
+        yield "has no clear time", "specify either starts_at and ends_at or weekly"
     elif len(moments) == 2 and moments[0] >= moments[1]:
-        yield "ends before it starts", "exchange starts_at and ends_at"
+        yield "ends before it starts", "swap starts_at and ends_at"
     by_type = (rule.gpu_type is not None, rule.gpus is not None)
     if by_type != ((False, False) if rule.nodes else (True, True)):
-        yield "does not say clearly what is closed", "give nodes, or gpu_type and gpus"
+        yield "does not clearly specify what is closed", "specify either nodes or gpu_type and gpus"

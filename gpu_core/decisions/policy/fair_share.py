@@ -41,8 +41,8 @@ def fair_share_contradictions(policy: FairSharePolicy) -> list[InvalidInput]:
     return [
         InvalidInput(
             "fair_share.weights",
-            "has no effect with by: user, as weights are those of teams",
+            "has no effect with by: user, because weights apply to teams",
             got=", ".join(sorted(policy.weights)),
-            remedy="leave it out, or use by: team-and-user",
+            remedy="remove it or use by: team-and-user",
         )
     ]

@@ -151,7 +151,7 @@ def _command(value: object, field: str) -> str:
     try:
         words = shlex.split(value) if isinstance(value, str) else []
     except ValueError as error:
-        raise InvalidInput(field, f"cannot be split into words: {error}", got=value) from None
+        raise InvalidInput(field, f"is not a valid command: {error}", got=value) from None
     if not words:
         raise InvalidInput(field, "is not a command", got=value, allowed="text, such as nvidia-smi")
     return str(value)

@@ -77,8 +77,9 @@ def why_too_old(stated: str, server: str) -> str | None:
     match = re.match(r"v?(\d+\.\d+)", server)
     number = server if match is None else match[1]
     return (
-        f"The cluster is Kubernetes {number}, which does not know {', '.join(missing)}: manifests "
-        f"for {stated} need it. Set the policy's kubernetes.version from {stated!r} to {number!r}."
+        f"Kubernetes {number} does not support {', '.join(missing)}, which manifests for "
+        f"{stated} require. Please change `kubernetes.version` in the policy from "
+        f"{stated!r} to {number!r}."
     )
 
 

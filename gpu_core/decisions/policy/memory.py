@@ -50,7 +50,7 @@ def memory_contradictions(policy: MemoryPolicy) -> list[InvalidInput]:
             InvalidInput(
                 "memory.gpu_types",
                 f"has no effect with action {policy.action!r}",
-                remedy="set memory.action to larger-gpu, or leave gpu_types out",
+                remedy="set memory.action to larger-gpu or remove gpu_types",
             )
         )
     if policy.host_limit_gib is not None and policy.host_factor is None:
@@ -59,7 +59,7 @@ def memory_contradictions(policy: MemoryPolicy) -> list[InvalidInput]:
                 "memory.host_limit_gib",
                 "has no effect without host_factor",
                 got=policy.host_limit_gib,
-                remedy="set memory.host_factor, such as 2, or leave host_limit_gib out",
+                remedy="set memory.host_factor, for example to 2, or remove host_limit_gib",
             )
         )
     return errors

@@ -106,7 +106,10 @@ def ordering_contradictions(ordering: OrderingPolicy, grace_period_s: int) -> li
     return [
         InvalidInput(
             "ordering.starvation_after",
-            "is shorter than an ordinary wait, so that every run starves and the keys do not count",
+            (
+                "is too short, so every run would be considered starved and the ordering keys "
+                "ignored"
+            ),
             got=f"{starves_s} s",
             allowed=f"at least {shortest_s} s, and no less than preemption.grace_period",
         )

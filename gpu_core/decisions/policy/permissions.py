@@ -144,7 +144,7 @@ def permission_contradictions(
             ),
             *_unknown(
                 f"{field}.pod_fields",
-                "names a field that no run needs a permission for",
+                "contains a field that does not require a permission",
                 permission.pod_fields,
                 POD_FIELDS,
             ),

@@ -69,7 +69,10 @@ def preemption_contradictions(
     return [
         InvalidInput(
             "ordering.keys",
-            "starts runs that are preempted in the next cycle, as preemption is by priority",
+            (
+                "starts runs that are preempted in the next cycle, because preemption is based "
+                "on priority"
+            ),
             got=", ".join(ordering.keys) or "no key",
             remedy=f"{first}, or {remedy}",
         )
@@ -84,8 +87,8 @@ def _compared_by_share(ordering: OrderingPolicy) -> list[InvalidInput]:
     return [
         InvalidInput(
             "ordering.keys",
-            "starts runs that are preempted in the next cycle, as preemption by order does not "
-            "compare shares",
+            "starts runs that are preempted in the next cycle, because preemption by order "
+            "does not compare shares",
             got=", ".join(ordering.keys),
             remedy="put fair-share after the other keys, or set preemption.enabled to false",
         )

@@ -44,9 +44,9 @@ def provisioned_contradictions(kinds: Sequence[ProvisionedNodes]) -> list[Invali
     return [
         InvalidInput(
             f"kubernetes.provisioned.{number}.name",
-            "is the name of another kind",
+            "is already the name of another kind",
             got=kind.name,
-            remedy="give each kind a name of its own",
+            remedy="specify a unique name for each kind",
         )
         for number, kind in enumerate(kinds)
         if names[kind.name] > 1

@@ -190,7 +190,7 @@ def _no_effect(field: str, strategy: str) -> InvalidInput:
     return InvalidInput(
         field,
         f"has no effect with strategy {strategy}",
-        remedy="leave it out, or use strategy hybrid",
+        remedy="remove it or use strategy hybrid",
     )
 
 
@@ -202,7 +202,7 @@ def _lent_above_nominal(path: str, team: TeamQuota) -> Iterator[InvalidInput]:
         if lent_milli > nominal_milli:
             yield InvalidInput(
                 f"{path}.lending_limit.{key}",
-                "is more than there is to lend",
+                "exceeds the quota that can be lent",
                 got=lent_milli / WHOLE_GPU_MILLI,
                 allowed=f"at most its nominal_quota, {nominal_milli / WHOLE_GPU_MILLI:g}",
             )
@@ -215,7 +215,7 @@ def _gaps(path: str, quota: Quota, buckets: frozenset[str]) -> Iterator[InvalidI
             if key not in buckets:
                 yield InvalidInput(
                     f"{path}.{field}.{key}",
-                    "is a flavor that no nominal_quota or borrowing_limit names",
+                    "is a flavor that is not used in any nominal_quota or borrowing_limit",
                     allowed=listed(buckets),
                     nearest=nearest_gpu_types(key, buckets),
                 )
@@ -223,7 +223,7 @@ def _gaps(path: str, quota: Quota, buckets: frozenset[str]) -> Iterator[InvalidI
                 if takes_from(part, key):
                     yield InvalidInput(
                         f"{path}.{field}",
-                        f"does not say what holds for {part}",
+                        f"does not specify a value for {part}",
                         got=f"a number for {key}, while {part} is counted by itself",
                         remedy=f"add {part}",
                     )

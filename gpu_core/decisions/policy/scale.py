@@ -55,7 +55,7 @@ def scale_contradictions(policy: ScalePolicy, field: str = "scale") -> list[Inva
     return [
         InvalidInput(
             f"{field}.offers.{index}",
-            "offers the same kind of GPU as one before it",
+            "provides the same kind of GPU as a previous entry",
             got=f"{flavor.gpu_type}, {flavor.capacity_type}",
             remedy="keep one of them",
         )

@@ -65,7 +65,7 @@ def sharing_contradictions(pools: tuple[NodePoolSharing, ...]) -> list[InvalidIn
                 errors.append(
                     InvalidInput(
                         f"kubernetes.node_pools.{number}.match_labels",
-                        f"are those of nodes that entry {earlier} matches before",
+                        f"are already matched by entry {earlier}",
                         got=dict(pool.match_labels),
                         remedy="put the entry with more labels first",
                     )

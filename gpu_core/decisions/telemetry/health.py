@@ -43,7 +43,7 @@ _OF_XID: Mapping[XidClass, tuple[HealthVerdict, str]] = {
     XidClass.DRAIN: (HealthVerdict.DRAIN, "run `nvidia-smi -q` and NVIDIA's diagnostics"),
     XidClass.RESET: (HealthVerdict.RESET, "reset it with `nvidia-smi --gpu-reset`"),
     XidClass.RESTART: (HealthVerdict.RESET, "restart the machine"),
-    XidClass.UNKNOWN: (HealthVerdict.DEGRADED, "look it up in NVIDIA's list of XID errors"),
+    XidClass.UNKNOWN: (HealthVerdict.DEGRADED, "see NVIDIA's list of XID errors"),
 }
 
 
@@ -138,14 +138,14 @@ def _at_zero(sample: GpuSample, *, are_peers_busy: bool) -> dict[str, HealthFind
     held_down = (sample.throttle_reasons or frozenset()) & _HARDWARE
     if held_down:
         why = ", ".join(sorted(held_down))
-        reason = f"nothing runs on it for its job, and its hardware holds it down ({why})"
-        remedy = "check its power and its cooling"
+        reason = (
+            f"no work of its job is running and its clocks are throttled by the hardware ({why})"
+        )
+        remedy = "check its power supply and cooling"
         return {"held down at zero": _finding(sample, HealthVerdict.DRAIN, reason, remedy)}
     if are_peers_busy:
-        reason = "nothing runs on it for its job, and all other GPUs of the job compute"
-        return {
-            "at zero alone": _finding(sample, HealthVerdict.DEGRADED, reason, "look at its run")
-        }
+        reason = "no work of its job is running while all other GPUs of the job are active"
+        return {"at zero alone": _finding(sample, HealthVerdict.DEGRADED, reason, "check its run")}
     return {}
 
 
@@ -192,7 +192,7 @@ def _conditions(sample: GpuSample) -> dict[str, HealthFinding]:
     found: dict[str, HealthFinding] = {}
     if sample.is_lost:
         found["lost"] = _finding(
-            sample, HealthVerdict.RESET, "the GPU does not answer", "restart the machine"
+            sample, HealthVerdict.RESET, "the GPU is not responding", "restart the machine"
         )
     limit_c = hot_from_c(sample)
     if _is_beyond_shutdown(sample):
@@ -206,10 +206,10 @@ def _conditions(sample: GpuSample) -> dict[str, HealthFinding]:
         found["hot"] = _finding(sample, HealthVerdict.DRAIN, reason, "check its cooling")
     rows = sample.remapped_rows
     if rows is not None and rows.has_failed:
-        reason = "no spare rows of memory are left"
+        reason = "no spare memory rows are left"
         found["rows failed"] = _finding(sample, HealthVerdict.REPLACE, reason, "replace it")
     elif rows is not None and rows.is_pending:
-        reason = "rows of memory wait for a reset to be replaced"
+        reason = "memory rows are pending replacement by a reset"
         found["rows pending"] = _finding(
             sample, HealthVerdict.RESET, reason, "reset it with `nvidia-smi --gpu-reset`"
         )

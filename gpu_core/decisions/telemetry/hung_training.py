@@ -72,9 +72,9 @@ class HangKind(StrEnum):
 
 _HOW = {
     HangKind.SPINNING: "spins",
-    HangKind.DEADLOCKED: "waits, and nothing runs",
-    HangKind.SLOW_RANK: "still works on a step that the others have done",
-    HangKind.DEAD_LOADER: "waits for its data loader",
+    HangKind.DEADLOCKED: "is waiting with no work running",
+    HangKind.SLOW_RANK: "is still processing a step that the others completed",
+    HangKind.DEAD_LOADER: "is waiting for its data loader",
 }
 
 

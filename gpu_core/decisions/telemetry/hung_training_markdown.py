@@ -52,7 +52,7 @@ def hang_markdown(
         text = stacks[rank].strip()[:_LONGEST_STACK].replace("```", "'''")
         lines += ["", f"Rank {rank}, the innermost frames first:", "", "```", text, "```"]
     if len(shown) > _MOST_STACKS:
-        lines += ["", f"{len(shown) - _MOST_STACKS} more ranks have answered."]
+        lines += ["", f"{len(shown) - _MOST_STACKS} more ranks have responded."]
     if not shown:
-        lines += ["", "No rank has answered with its stacks."]
+        lines += ["", "No stack traces have been received."]
     return "\n".join(lines)

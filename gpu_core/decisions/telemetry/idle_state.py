@@ -86,7 +86,7 @@ def idle_state(
         now: Aware.
     """
     if not -LONGEST_GAP <= now - activity.at <= LONGEST_GAP or not activity.gpus:
-        return _active(activity, use, now, "its samples are late, which counts as activity")
+        return _active(activity, use, now, ("samples are delayed, so the run is considered active"))
     moments = [gpu.quiet_since for gpu in activity.gpus]
     known = [moment for moment in moments if moment is not None]
     if len(known) < len(moments):
@@ -114,7 +114,7 @@ def _quiet(
     if is_on_request and use.used_at is None:
         return _finding(
             *(activity, use, now, IdleState.BETWEEN_REQUESTS, since),
-            note="its use is unknown, which counts as activity",
+            note="usage is unknown, so the run is considered active",
         )
     judged_from = max(since, activity.began_at + timedelta(seconds=policy.grace_s))
     limit = timedelta(seconds=policy.quiet_limit_s(workload_type))

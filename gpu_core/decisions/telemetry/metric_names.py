@@ -62,7 +62,7 @@ QUANTITIES = (
     Quantity(
         field="utilization_ratio",
         metric="prefect_gpu_device_utilization_ratio",
-        help="Part of the time in which a kernel ran, 0 to 1.",
+        help="Fraction of time in which a kernel was running, from 0 to 1.",
         # DCGM has no GPU_UTIL of MIG instances; the activity of their graphics engine takes its
         # place, which is the time with a kernel, too.
         dcgm=(
@@ -80,7 +80,7 @@ QUANTITIES = (
     Quantity(
         field="sm_active_ratio",
         metric="prefect_gpu_device_sm_active_ratio",
-        help="Part of the multiprocessors that worked, 0 to 1; from Hopper on.",
+        help="Fraction of active multiprocessors, from 0 to 1 (Hopper or newer).",
         dcgm=(ExporterMetric("DCGM_FI_PROF_SM_ACTIVE"),),
         dcgm_base=(ExporterMetric("DCGM_FI_PROF_SM_UTIL_RATIO"),),
         is_of_whole_gpu=False,
@@ -88,7 +88,7 @@ QUANTITIES = (
     Quantity(
         field="memory_busy_ratio",
         metric="prefect_gpu_device_memory_busy_ratio",
-        help="Part of the time in which the memory was read or written, 0 to 1.",
+        help="Fraction of time in which memory was read or written, from 0 to 1.",
         dcgm=(ExporterMetric("DCGM_FI_DEV_MEM_COPY_UTIL", _PERCENT),),
         dcgm_base=(ExporterMetric("DCGM_FI_DEV_MEMORY_UTIL_RATIO"),),
         nvidia_smi=(ExporterMetric("nvidia_smi_utilization_memory_ratio"),),
@@ -125,13 +125,13 @@ QUANTITIES = (
     Quantity(
         field="slowdown_temperature_c",
         metric="prefect_gpu_device_slowdown_temperature_celsius",
-        help="From this temperature on the device holds down its clocks.",
+        help="Temperature at which the device throttles its clocks.",
         dcgm=(ExporterMetric("DCGM_FI_DEV_SLOWDOWN_TEMP"),),
     ),
     Quantity(
         field="shutdown_temperature_c",
         metric="prefect_gpu_device_shutdown_temperature_celsius",
-        help="From this temperature on the device turns itself off.",
+        help="Temperature at which the device shuts down.",
         dcgm=(ExporterMetric("DCGM_FI_DEV_SHUTDOWN_TEMP"),),
     ),
     Quantity(
@@ -146,7 +146,7 @@ QUANTITIES = (
     Quantity(
         field="power_limit_w",
         metric="prefect_gpu_device_power_limit_watts",
-        help="The limit of the power draw that is in force.",
+        help="Currently enforced power limit.",
         dcgm=(ExporterMetric("DCGM_FI_DEV_ENFORCED_POWER_LIMIT"),),
         nvidia_smi=(ExporterMetric("nvidia_smi_enforced_power_limit_watts"),),
     ),
@@ -162,21 +162,21 @@ QUANTITIES = (
     Quantity(
         field="pcie_sent_bytes_per_s",
         metric="prefect_gpu_device_pcie_sent_bytes_per_second",
-        help="The rate at which the GPU sends over PCIe.",
+        help="PCIe transmit throughput.",
         dcgm=(ExporterMetric("DCGM_FI_PROF_PCIE_TX_BYTES"),),
         opentelemetry="hw.gpu.io",
     ),
     Quantity(
         field="pcie_received_bytes_per_s",
         metric="prefect_gpu_device_pcie_received_bytes_per_second",
-        help="The rate at which the GPU receives over PCIe.",
+        help="PCIe receive throughput.",
         dcgm=(ExporterMetric("DCGM_FI_PROF_PCIE_RX_BYTES"),),
         opentelemetry="hw.gpu.io",
     ),
     Quantity(
         field="sm_clock_hz",
         metric="prefect_gpu_device_sm_clock_hertz",
-        help="Clock of the multiprocessors.",
+        help="Multiprocessor clock frequency.",
         dcgm=(ExporterMetric("DCGM_FI_DEV_SM_CLOCK", _MHZ),),
         dcgm_base=(ExporterMetric("DCGM_FI_DEV_SM_CLOCK_HERTZ"),),
         nvidia_smi=(ExporterMetric("nvidia_smi_clocks_current_sm_clock_hz"),),
@@ -184,7 +184,7 @@ QUANTITIES = (
     Quantity(
         field="memory_clock_hz",
         metric="prefect_gpu_device_memory_clock_hertz",
-        help="Clock of the memory.",
+        help="Memory clock frequency.",
         dcgm=(ExporterMetric("DCGM_FI_DEV_MEM_CLOCK", _MHZ),),
         dcgm_base=(ExporterMetric("DCGM_FI_DEV_MEMORY_CLOCK_HERTZ"),),
         nvidia_smi=(ExporterMetric("nvidia_smi_clocks_current_memory_clock_hz"),),
@@ -210,13 +210,13 @@ QUANTITIES = (
     Quantity(
         field="rows_pending",
         metric="prefect_gpu_device_remapped_rows_pending",
-        help="1: a row of memory waits for a reset to be replaced.",
+        help="Set to 1 if the remapping of a memory row is pending a reset.",
         dcgm=(ExporterMetric("DCGM_FI_DEV_ROW_REMAP_PENDING"),),
     ),
     Quantity(
         field="rows_failed",
         metric="prefect_gpu_device_remapped_rows_failed",
-        help="1: no spare row of memory was left.",
+        help="Set to 1 if no spare memory rows were left.",
         dcgm=(ExporterMetric("DCGM_FI_DEV_ROW_REMAP_FAILURE"),),
     ),
 )
@@ -224,7 +224,7 @@ QUANTITIES = (
 LOST = Quantity(
     field="is_lost",
     metric="prefect_gpu_device_lost",
-    help="1: the GPU does not answer.",
+    help="Set to 1 if the GPU is not responding.",
 )
 """No other exporter has it: dcgm-exporter ends the series of such a GPU."""
 

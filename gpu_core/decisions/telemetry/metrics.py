@@ -126,93 +126,101 @@ def worker_metrics(facts: WorkerFacts) -> list[MetricFamily]:
     families = [
         _gauge(
             "prefect_gpu_runs_waiting",
-            "Runs that wait, by the reason that the worker last gave.",
+            "Number of pending runs, by reason.",
             ("pool", "reason"),
             {(*pool, reason.value): count for reason, count in facts.waiting.items()},
         ),
         _gauge(
             "prefect_gpu_oldest_wait_seconds",
-            "How long the run has waited that waits the longest; 0: none waits.",
+            "Waiting time of the longest pending run, or 0 if no runs are pending.",
             ("pool",),
             {pool: facts.oldest_wait_s},
         ),
         _gauge(
             "prefect_gpu_runs_running",
-            "Attempts that hold GPUs, or need none, and have not ended.",
+            "Number of active attempts, including attempts that do not require GPUs.",
             ("pool",),
             {pool: facts.running},
         ),
-        _counter("prefect_gpu_starts", "Runs that were admitted.", ("pool",), {pool: facts.starts}),
+        _counter(
+            "prefect_gpu_starts", "Total number of admitted runs.", ("pool",), {pool: facts.starts}
+        ),
         _counter(
             "prefect_gpu_preemptions",
-            "Attempts that were preempted.",
+            "Total number of preempted attempts.",
             ("pool",),
             {pool: facts.preemptions},
         ),
         _counter(
             "prefect_gpu_attempts_ended",
-            "Attempts that ended, by reason.",
+            "Total number of finished attempts, by end reason.",
             ("pool", "reason"),
             {(*pool, reason.value): count for reason, count in facts.ends.items()},
         ),
         _gauge(
             "prefect_gpu_gpus",
-            "GPUs by type, capacity type and state: held, free, unhealthy or withheld.",
+            (
+                "Number of GPUs, by type, capacity type and state: held, free, unhealthy or "
+                "withheld."
+            ),
             ("pool", "gpu_type", "capacity_type", "state"),
             {(*pool, *group): count for group, count in facts.gpus.items()},
         ),
         _gauge(
             "prefect_gpu_withheld_hourly_cost_usd",
-            "The hourly cost of healthy GPUs that get no runs, as a pod may get an unhealthy one.",
+            (
+                "Hourly cost of healthy GPUs that are withheld because a pod might be assigned "
+                "an unhealthy GPU."
+            ),
             ("pool",),
             {pool: facts.withheld_micro_usd / 1e6},
         ),
         _gauge(
             "prefect_gpu_hourly_cost_usd",
-            "The hourly cost of the running attempts that have a price.",
+            "Hourly cost of active attempts with a known price.",
             ("pool", "team", "model", "workload_type"),
             _hourly(facts),
         ),
         _gauge(
             "prefect_gpu_gpus_by_use",
-            "GPUs of runs whose use is judged, by the state of their run.",
+            "Number of GPUs of monitored runs, by the usage state of the run.",
             ("pool", "team", "state"),
             _by_use(facts),
         ),
         _gauge(
             "prefect_gpu_idle_hourly_cost_usd",
-            "The hourly cost of the idle runs that have a price.",
+            "Hourly cost of idle runs with a known price.",
             ("pool", "team"),
             _idle_costs(facts),
         ),
         _gauge(
             "prefect_gpu_runs_hung",
-            "Runs that make no progress.",
+            "Number of runs that are not making progress.",
             ("pool",),
             {pool: facts.hung},
         ),
         _gauge(
             "prefect_gpu_cost_usd",
-            "Cost of this day and month (UTC) so far, by team, from the ledger.",
+            "Cost of the current day and month (UTC), by team, as recorded in the ledger.",
             ("pool", "team", "period"),
             _team_costs(facts),
         ),
         _gauge(
             "prefect_gpu_cycle_step_seconds",
-            "How long each step of the last scheduling cycle took.",
+            "Duration of each step in the last scheduling cycle.",
             ("pool", "step"),
             {(*pool, step): seconds for step, seconds in facts.steps_s.items()},
         ),
         _counter("prefect_gpu_cycles", "Scheduling cycles.", ("pool",), {pool: facts.cycles}),
         _gauge(
             "prefect_gpu_last_cycle_timestamp_seconds",
-            "When the last scheduling cycle ended, in seconds since 1970.",
+            "Unix timestamp of the end of the last scheduling cycle.",
             ("pool",),
             {} if ended is None else {pool: ended},
         ),
         _gauge(
             "prefect_gpu_ledger_read_timestamp_seconds",
-            "When the ledger was last read for costs, in seconds since 1970.",
+            "Unix timestamp of the last time that costs were read from the ledger.",
             ("pool",),
             {} if read is None else {pool: read},
         ),
@@ -234,13 +242,16 @@ def gpu_metrics(
         *device_metrics(samples, ("gpu",), lambda sample: (sample.gpu_id,)),
         _gauge(
             "prefect_gpu_device_held",
-            "1: an attempt holds the GPU, or a part of it.",
+            "Set to 1 if an attempt is using the GPU or a part of it.",
             ("gpu",),
             {(sample.gpu_id,): float(sample.gpu_id in held) for sample in samples},
         ),
         _gauge(
             "prefect_gpu_device_health",
-            "1 for the verdict on the GPU: healthy, degraded, drain, reset or replace.",
+            (
+                "Set to 1 for the current health state of the GPU: healthy, degraded, drain, "
+                "reset or replace."
+            ),
             ("gpu", "verdict"),
             {
                 (gpu, each.value): float(each is verdict)
@@ -277,7 +288,7 @@ def device_metrics(
         *families,
         _gauge(
             "prefect_gpu_device_throttled",
-            "1: the clocks are held down for this reason.",
+            "Set to 1 if the clocks are throttled for this reason.",
             (*names, "reason"),
             {(*labels(s), r.value): 1.0 for s in samples for r in s.throttle_reasons or ()},
         ),

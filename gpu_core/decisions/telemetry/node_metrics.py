@@ -83,14 +83,14 @@ def node_metrics(facts: ExporterFacts, now: datetime) -> list[MetricFamily]:
         MetricFamily(
             name="prefect_gpu_device_held",
             kind="gauge",
-            help="1: a pod holds the GPU, or a part of it.",
+            help="Set to 1 if a pod is using the GPU or a part of it.",
             labels=LABELS,
             samples=held,
         ),
         MetricFamily(
             name="prefect_gpu_device_xid_errors",
             kind="counter",
-            help="XID errors of the driver since the exporter started.",
+            help="Number of driver XID errors since the exporter started.",
             labels=("gpu", "xid", "node"),
             samples={
                 (gpu, str(code), facts.node): float(count)
@@ -100,7 +100,7 @@ def node_metrics(facts: ExporterFacts, now: datetime) -> list[MetricFamily]:
         MetricFamily(
             name=SAMPLED,
             kind="gauge",
-            help="When the driver last answered, in seconds since 1970.",
+            help="Unix timestamp of the last response from the driver.",
             labels=("node",),
             samples={} if at is None else {(facts.node,): at.timestamp()},
         ),

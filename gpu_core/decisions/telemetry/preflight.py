@@ -51,7 +51,7 @@ class GpuPreflight:
         if self.finding is not None:
             return f"Driver: {self.finding.reason}; {self.finding.remedy}."
         if self.samples < NEEDED_SAMPLES:
-            return f"Driver: not checked, {self.samples} of {NEEDED_SAMPLES} samples came."
+            return f"Driver check skipped: {self.samples} of {NEEDED_SAMPLES} samples received."
         return f"Driver: {what} are well in {count(self.samples, 'sample')}."
 
     @property
@@ -60,11 +60,11 @@ class GpuPreflight:
         if of.fault is not None:
             return f"Computation: {of.fault}."
         if of.library is None:
-            return "Computation: not checked, neither PyTorch nor CuPy is installed here."
+            return "Computation check skipped: neither PyTorch nor CuPy is installed."
         gib = of.compared_bytes / _GIB
         return (
-            f"Computation: {gib:.1f} GiB of memory and a product of matrices are right "
-            f"({of.library})."
+            f"Computation: {gib:.1f} GiB of memory and a matrix multiplication were "
+            f"verified ({of.library})."
         )
 
 

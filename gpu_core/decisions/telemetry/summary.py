@@ -150,7 +150,7 @@ def _percentile(counts: Sequence[int]) -> float:
         below += number
         if below >= _PERCENTILE * total:
             return percent / 100
-    raise ValueError("there is no sample")
+    raise ValueError("no samples are available")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

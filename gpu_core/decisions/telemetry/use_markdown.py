@@ -31,9 +31,13 @@ def idle_warning(
         hourly = format_usd(round(hourly_micro_usd))
         sentences.append(f"That time cost {cost}; it costs {hourly} an hour.")
     if stops_at is not None:
-        sentences.append(f"It saves and stops at {stops_at.astimezone(UTC):%H:%M:%S} UTC.")
+        sentences.append(
+            f"The run saves a checkpoint and stops at {stops_at.astimezone(UTC):%H:%M:%S} UTC."
+        )
     else:
-        sentences.append("Nothing stops it: cancel it if its work is done.")
+        sentences.append(
+            "The run is not stopped automatically. Please cancel it if its work is complete."
+        )
     return " ".join(sentences)
 
 
@@ -56,7 +60,7 @@ def idle_markdown(
     text = (
         idle_warning(finding, hourly_micro_usd, now, stops_at)
         if finding.is_idle
-        else f"It uses its GPUs again. {finding.text}"
+        else f"The run is using its GPUs again. {finding.text}"
     )
     lines = [
         f"**{finding.state.value}** at {now.astimezone(UTC):%Y-%m-%d %H:%M} UTC",
@@ -66,5 +70,11 @@ def idle_markdown(
     if finding.unused_gpu_ids:
         lines += ["", f"Never used: {', '.join(finding.unused_gpu_ids)}."]
     if finding.is_idle and policy.action == "stop":
-        lines += ["", "Any work on its GPUs, its processor or a reported step keeps it."]
+        lines += [
+            "",
+            (
+                "Any GPU or CPU activity or reported step prevents the run from being "
+                "considered idle."
+            ),
+        ]
     return "\n".join(lines)

@@ -56,11 +56,11 @@ _NAMES: Mapping[int, str] = {
     48: "uncorrected memory error",
     54: "auxiliary power is not connected",
     62: "internal microcontroller halt",
-    64: "rows of memory cannot be remapped",
+    64: "memory rows cannot be remapped",
     74: "NVLink error",
     79: "the GPU has fallen off the bus",
     95: "uncontained memory error",
-    119: "the GPU's system processor does not answer",
+    119: "the GPU's system processor is not responding",
     120: "error of the GPU's system processor",
     140: "unrecovered memory error",
 }

@@ -47,7 +47,10 @@ POLICY: Mapping[str, tuple[str, str]] = {
     ),
     "a section without contents": (
         "prices:",
-        "prices: has no value; allowed: names with values, such as {h100-80gb: {on-demand: 4.25, spot: 2.5}}; add one, or leave it out",
+        (
+            "prices: has no value; allowed: names with values, such as {h100-80gb: {on-demand: "
+            "4.25, spot: 2.5}}; add one or remove it"
+        ),
     ),
     "a count for a section": (
         "virtual_gpus: 8",

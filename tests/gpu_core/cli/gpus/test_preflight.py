@@ -104,17 +104,17 @@ def checked(process, tmp_path):
     [
         pytest.param(
             *(RIGHT, {"temperature": 40}, 0),
-            "Computation: 0.1 GiB of memory and a product of matrices are right (CuPy).",
+            ("Computation: 0.1 GiB of memory and a matrix multiplication were verified (CuPy)."),
             id="it passes",
         ),
         pytest.param(
             *(None, {"temperature": 40}, 1),
-            "Computation: not checked, neither PyTorch nor CuPy is installed here.",
+            "Computation check skipped: neither PyTorch nor CuPy is installed.",
             id="what is not checked has not passed",
         ),
         pytest.param(
             *(WRONG, {"temperature": 40}, 1),
-            "Computation: memory block 1 of 1 does not hold its value.",
+            "Computation: memory block 1 of 1 failed verification.",
             id="its memory is wrong",
         ),
         pytest.param(
@@ -129,13 +129,13 @@ def checked(process, tmp_path):
         ),
         pytest.param(
             *(RIGHT, ROWS, 1),
-            "Driver: rows of memory wait for a reset to be replaced; reset it with "
+            "Driver: memory rows are pending replacement by a reset; reset it with "
             "`nvidia-smi --gpu-reset`.",
             id="its memory waits for a reset",
         ),
         pytest.param(
             *(RIGHT, None, 1),
-            "Driver: the GPU does not answer; restart the machine.",
+            "Driver: the GPU is not responding; restart the machine.",
             id="the driver does not find it",
         ),
     ],

@@ -83,7 +83,7 @@ def test_what_is_not_known_of_prices_is_said(
     sheet.write_text(json.dumps(make_sheet(b_8x=make_row(9.0), c_8x=own)))
     assert plan("fine-tune a 7B model with LoRA", "--prices", str(sheet)) == 0
     printed = capsys.readouterr().out
-    assert "UnknownPrice: aws c.8x us-east-1 on-demand: has no price with a source" in printed
+    assert "UnknownPrice: aws c.8x us-east-1 on-demand: has no verified price" in printed
     assert "No spot price found in the catalog for b.8x." in printed
     assert plan("fine-tune a 7B model with LoRA", "--prices", str(sheet), "--json") == 0
     found = document(capsys)
@@ -112,7 +112,7 @@ def test_what_cannot_be_done_is_1_with_the_nearest_that_can(
 ) -> None:
     assert plan("pretrain a 7B model on 1B tokens", "--deadline", "1h") == 1
     printed = capsys.readouterr().out
-    assert "Nothing finishes it by" in printed
+    assert "No offering completes the work by" in printed
     assert "The fastest is aws a100.8x us-east-1 on-demand" in printed
     assert plan("pretrain a 7B model on 1B tokens", "--budget-usd", "5", "--json") == 1
     found = document(capsys)

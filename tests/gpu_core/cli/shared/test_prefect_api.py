@@ -77,7 +77,7 @@ def test_a_server_that_does_not_answer_in_time_is_not_called_unreachable(
     with temporary_settings({PREFECT_API_URL: silent, **limits}):
         assert main(["queue"]) == 1
     said = capsys.readouterr().err
-    assert "no answer within 0.2 s; the server runs and is slow" in said
+    assert "no answer within 0.2 s; the server is running but responding slowly" in said
     assert "reached" not in said
 
 
@@ -118,7 +118,7 @@ def test_nothing_listens_at_the_port(capsys: pytest.CaptureFixture[str]) -> None
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
         assert main(["queue"]) == 2
     said = capsys.readouterr().err
-    assert "cannot be reached: no connection (" in said
+    assert "cannot be reached: connection failed (" in said
     assert "(got 'http://127.0.0.1:9/api')" in said
 
 

@@ -118,7 +118,7 @@ def test_who_only_claims_an_outage_is_charged(state):
             "the disk was full from 12:00:30",
             id="there was no room for a checkpoint",
         ),
-        pytest.param({"is_folder_gone": True}, None, "its run folder was deleted", id="deleted"),
+        pytest.param({"is_folder_gone": True}, None, "its run directory was deleted", id="deleted"),
         pytest.param({"is_folder_gone": True, "has_begun": True}, None, None, id="by the flow"),
         pytest.param(
             {"is_folder_gone": True, "ended_at": second(-600) + timedelta(minutes=16)},

@@ -41,7 +41,7 @@ NEVER_STARTED = {"was_started": False, **UNSEEN}
 CONTAINER = {"is_flow": False}
 LOST_GANG = {
     "is_gang_lost": True,
-    "exit_message": "node b was lost, and with it its gang.",
+    "exit_message": "the gang was terminated because node b was lost.",
 }
 MAY_PASS = Diagnosis(message="No API. Start it.", is_permanent=False)
 PERMANENT = Diagnosis(message="No file x. Add it.", is_permanent=True)
@@ -475,7 +475,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             LOST_GANG | {"state_message": "NCCL error", "failures_before": 2},
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: node b was lost, and with it its gang. Retrying the run.",
+            "Interrupted: the gang was terminated because node b was lost. Retrying the run.",
             id="a flow that failed because another node fell silent",
         ),
         pytest.param(
@@ -483,7 +483,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             CONTAINER | LOST_GANG | {"exit_code": 1},
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: node b was lost, and with it its gang. Retrying the run.",
+            "Interrupted: the gang was terminated because node b was lost. Retrying the run.",
             id="a container that failed because another node fell silent",
         ),
         pytest.param(
@@ -491,7 +491,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             LOST_GANG | {"exit_code": 134},
             "Interrupted",
             "AwaitingRetry",
-            "Interrupted: node b was lost, and with it its gang. Retrying the run.",
+            "Interrupted: the gang was terminated because node b was lost. Retrying the run.",
             id="a flow that was aborted because another node fell silent",
         ),
         pytest.param(

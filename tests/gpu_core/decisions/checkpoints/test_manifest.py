@@ -58,7 +58,7 @@ def test_every_changed_byte_of_a_manifest_is_noticed() -> None:
         pytest.param(b"\xff\xfe", "unreadable", id="not text"),
         pytest.param(b"[" * 100_000, "unreadable", id="nested without end"),
         pytest.param(encode(make_manifest())[:-1], "unreadable", id="cut short"),
-        pytest.param(encode(make_manifest()) + b"\n", "checksum differs", id="longer"),
+        pytest.param(encode(make_manifest()) + b"\n", "checksum mismatch", id="longer"),
     ],
 )
 def test_what_is_not_a_manifest(content: bytes, want_reason: str) -> None:

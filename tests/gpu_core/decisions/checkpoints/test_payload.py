@@ -64,5 +64,5 @@ def test_sections_are_found_again(contents: list[bytes]) -> None:
 )
 def test_what_holds_no_sections(payload: bytes) -> None:
     """It is said, not guessed."""
-    with pytest.raises(ValueError, match="the payload has"):
+    with pytest.raises(ValueError, match="the payload "):
         read_sections(payload)

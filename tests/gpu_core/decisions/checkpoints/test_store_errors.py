@@ -11,7 +11,7 @@ from gpu_core.decisions.checkpoints.store_errors import permanent_remedy
     ("code", "want"),
     [
         pytest.param("NoSuchBucket", "create the bucket", id="no bucket"),
-        pytest.param("AccessDenied", "allow these credentials", id="no right"),
+        pytest.param("AccessDenied", "grant these credentials", id="no right"),
         pytest.param("InvalidAccessKeyId", "correct AWS_ACCESS_KEY_ID", id="unknown key"),
         pytest.param("SignatureDoesNotMatch", "correct AWS_ACCESS_KEY_ID", id="wrong secret"),
         pytest.param("PermanentRedirect", "set AWS_DEFAULT_REGION", id="another region"),
@@ -34,8 +34,8 @@ def test_an_answer_of_s3(code, want):
 @pytest.mark.parametrize(
     ("number", "want"),
     [
-        pytest.param(errno.EACCES, "make the folder writable", id="not ours"),
-        pytest.param(errno.ENOTDIR, "set checkpoint_uri to a folder", id="a file"),
+        pytest.param(errno.EACCES, "ensure that the directory is writable", id="not ours"),
+        pytest.param(errno.ENOTDIR, "set `checkpoint_uri` to a directory", id="a file"),
         pytest.param(errno.ENAMETOOLONG, "shorten", id="too long"),
         pytest.param(errno.EROFS, None, id="a disk that the node mounted read-only"),
         pytest.param(errno.ENOSPC, None, id="a full disk"),

@@ -128,7 +128,7 @@ def test_work_without_an_estimate_keeps_no_run_from_its_gpus(work):
     assert parse_request({"work": work}, ()).work == work
     found = with_gpu_types(make_workload(), work, [L40S, A100], POLICY)
     assert (found.shape.gpu_types, found.hold) == ((), None)
-    assert found.gpu_type_reason.startswith("any, as its work cannot be estimated: text ")
+    assert found.gpu_type_reason.startswith("any because its work cannot be estimated: text ")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,9 @@ def test_work_that_no_permitted_type_holds_is_held():
     """Although others of the pool hold it."""
     found = with_gpu_types(make_workload(gpu_types=("t4",)), LORA, [T4, A100], POLICY)
     assert found.hold is not None
-    assert found.hold.summary.startswith("No GPU that it is permitted holds its work: t4 ")
+    assert found.hold.summary.startswith(
+        "No GPU that it is permitted is suitable for its work: t4 "
+    )
 
 
 def test_a_gpu_in_the_words_does_not_restrict_the_run():

@@ -174,8 +174,8 @@ def test_a_price_from_memory_is_not_used():
     (refusal,) = choice.refused
     assert (refusal.key.instance_type, refusal.reason) == ("x.8x", RefusalReason.UNKNOWN_PRICE)
     assert refusal.summary == (
-        "has no price with a source ($0.1000 per hour is from memory): refresh the catalog, or "
-        "give your own price with --prices"
+        "has no verified price ($0.1000 per hour has no source): refresh the catalog or "
+        "provide your own price with --prices"
     )
 
 
@@ -243,7 +243,9 @@ def test_history_replaces_the_prior_on_its_gpu_type():
 
 
 def test_a_history_on_an_unknown_gpu_is_refused():
-    with pytest.raises(InvalidInput, match=r"observed is on no known GPU .* did you mean 'a100-80"):
+    with pytest.raises(
+        InvalidInput, match=r"observed does not use a known GPU .* did you mean 'a100-80"
+    ):
         observed_on("a100-80g", 8, (1.0,))
 
 
@@ -258,20 +260,20 @@ def test_a_history_on_an_unknown_gpu_is_refused():
         ),
         pytest.param(
             {"deadline_at": NOW + timedelta(minutes=10)},
-            "Nothing finishes it by 2026-11-21 00:10 UTC. The fastest is aws h100.8x us-east-1 "
-            "on-demand (8 GPUs): $",
+            "No offering completes the work by 2026-11-21 00:10 UTC. The fastest is aws "
+            "h100.8x us-east-1 on-demand (8 GPUs): $",
             id="not in time",
         ),
         pytest.param(
             {"budget_micro_usd": 1_000_000},
-            "Nothing finishes it for at most $1.00. The cheapest that does is aws h100.8x "
-            "us-east-1 a spot",
+            "No offering completes the work for at most $1.00. The cheapest that does is "
+            "aws h100.8x us-east-1 a spot",
             id="not for so little",
         ),
         pytest.param(
             {"budget_micro_usd": 1_000_000, "deadline_at": NOW + 5 * HOUR},
-            "Nothing finishes it by 2026-11-21 05:00 UTC for at most $1.00. The cheapest that does "
-            "is aws h100.8x us-east-1 on-demand",
+            "No offering completes the work by 2026-11-21 05:00 UTC for at most $1.00. The "
+            "cheapest that does is aws h100.8x us-east-1 on-demand",
             id="neither: what is in time, and what is cheap",
         ),
     ],
@@ -294,7 +296,7 @@ def test_the_verdict_says_where_it_is_only_likely():
 def test_the_cheapest_that_would_do_is_named_beside_the_cheapest_at_all():
     constraints = Constraints(budget_micro_usd=1_000_000, deadline_at=NOW + 5 * HOUR)
     choice = choose(JOB, CATALOG, tuple(CATALOG.offerings.values()), constraints, NOW)
-    assert "The cheapest at all is aws h100.8x us-east-1 a spot" in verdict(
+    assert "The cheapest overall is aws h100.8x us-east-1 a spot" in verdict(
         choice, constraints, NOW
     )
 
@@ -311,7 +313,7 @@ def test_the_cheapest_that_would_do_is_named_beside_the_cheapest_at_all():
         pytest.param(
             JOB,
             {"budget_micro_usd": 0},
-            "budget buys nothing (got 0); allowed: more than 0; leave it out for no limit",
+            "budget buys nothing (got 0); allowed: more than 0; remove it for no limit",
             id="no budget",
         ),
         pytest.param(
@@ -349,14 +351,18 @@ def test_wrong_input_is_one_clear_error(job, constraints, want_message):
 def test_what_takes_longer_than_a_century_is_refused():
     choice = ask(make_job("llama-3-8b", amount=1e20))
     assert RefusalReason.NEVER_ENDS in {refusal.reason for refusal in choice.refused}
-    assert verdict(choice, Constraints(), NOW) == "No offering can run it: see the reasons."
+    assert verdict(choice, Constraints(), NOW) == (
+        "No suitable offering found. See the reasons for more information."
+    )
 
 
 def test_an_empty_catalog_is_no_error():
     empty = make_catalog()
     choice = choose(JOB, empty, (), Constraints(), NOW)
     assert (choice.is_feasible, choice.cheapest) == (False, None)
-    assert verdict(choice, Constraints(), NOW) == "No offering can run it: see the reasons."
+    assert verdict(choice, Constraints(), NOW) == (
+        "No suitable offering found. See the reasons for more information."
+    )
 
 
 hours = st.one_of(st.none(), st.integers(1, 48))

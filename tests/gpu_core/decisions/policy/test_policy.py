@@ -193,16 +193,18 @@ def test_priority_of_queue(queue, want_points):
         ),
         pytest.param(
             {"version": 1, "ordering": {"keys": ["fair-share"]}},
-            "policy: ordering.keys starts runs that are preempted in the next cycle, as preemption "
-            "is by priority (got 'fair-share'); add priority as the first key, or set "
-            "preemption.enabled to false or preemption.takes_from to later-in-order",
+            "policy: ordering.keys starts runs that are preempted in the next cycle, "
+            "because preemption is based on priority (got 'fair-share'); add priority as "
+            "the first key, or set preemption.enabled to false or preemption.takes_from to "
+            "later-in-order",
             id="an order that preemption undoes",
         ),
         pytest.param(
             {"version": 1, "ordering": {"keys": ["deadline-slack", "priority"]}},
-            "policy: ordering.keys starts runs that are preempted in the next cycle, as preemption "
-            "is by priority (got 'deadline-slack, priority'); put priority first, or set "
-            "preemption.enabled to false or preemption.takes_from to later-in-order",
+            "policy: ordering.keys starts runs that are preempted in the next cycle, "
+            "because preemption is based on priority (got 'deadline-slack, priority'); put "
+            "priority first, or set preemption.enabled to false or preemption.takes_from to "
+            "later-in-order",
             id="an order in which priority comes second",
         ),
         pytest.param(
@@ -211,28 +213,30 @@ def test_priority_of_queue(queue, want_points):
                 "ordering": {"keys": ["fair-share", "priority"]},
                 "preemption": {"takes_from": "later-in-order"},
             },
-            "policy: ordering.keys starts runs that are preempted in the next cycle, as preemption "
-            "by order does not compare shares (got 'fair-share, priority'); put fair-share after "
-            "the other keys, or set preemption.enabled to false",
+            "policy: ordering.keys starts runs that are preempted in the next cycle, "
+            "because preemption by order does not compare shares (got 'fair-share, "
+            "priority'); put fair-share after the other keys, or set preemption.enabled to "
+            "false",
             id="shares before what preemption compares",
         ),
         pytest.param(
             {"version": 1, "ordering": {"starvation_after": "5s"}},
-            "policy: ordering.starvation_after is shorter than an ordinary wait, so that every run "
-            "starves and the keys do not count (got '5 s'); allowed: at least 60 s, and no less "
-            "than preemption.grace_period",
+            "policy: ordering.starvation_after is too short, so every run would be "
+            "considered starved and the ordering keys ignored (got '5 s'); allowed: at "
+            "least 60 s, and no less than preemption.grace_period",
             id="all runs starve",
         ),
         pytest.param(
             {"version": 1, "limits": {"max_gpus_per_run": 8, "max_gpus_per_user": 4}},
-            "policy: limits.max_gpus_per_run permits runs that no user may hold the GPUs of, so "
-            "that they wait for ever (got 8); allowed: at most max_gpus_per_user, 4",
+            "policy: limits.max_gpus_per_run permits runs that exceed max_gpus_per_user and "
+            "would remain pending indefinitely (got 8); allowed: at most max_gpus_per_user, "
+            "4",
             id="a run that no user may hold",
         ),
         pytest.param(
             {"version": 1, "fair_share": {"by": "user", "weights": {"vision": 2}}},
-            "policy: fair_share.weights has no effect with by: user, as weights are those of teams "
-            "(got 'vision'); leave it out, or use by: team-and-user",
+            "policy: fair_share.weights has no effect with by: user, because weights apply "
+            "to teams (got 'vision'); remove it or use by: team-and-user",
             id="weights of teams among users",
         ),
         pytest.param(
@@ -261,7 +265,7 @@ def test_priority_of_queue(queue, want_points):
         pytest.param(
             {"version": 1, "preemption": None},
             "policy: preemption has no value; allowed: the keys enabled, grace_period, "
-            "max_protection, min_runtime, spare_gpus, takes_from; add one, or leave it out",
+            "max_protection, min_runtime, spare_gpus, takes_from; add one or remove it",
             id="a section without a value",
         ),
         pytest.param(

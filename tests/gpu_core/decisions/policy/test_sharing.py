@@ -195,7 +195,7 @@ def test_nodes_to_come_are_divided_as_their_pool_says(
         pytest.param([pool("a", mig_strategy="singel")], "mig_strategy", id="an unknown strategy"),
         pytest.param(
             [pool("a"), {"match_labels": {POOL: "a", "zone": "z"}}],
-            "kubernetes.node_pools.1.match_labels are those of nodes that entry 0 matches before",
+            "kubernetes.node_pools.1.match_labels are already matched by entry 0",
             id="an entry that no node reaches",
         ),
     ],

@@ -329,7 +329,7 @@ def test_periods_follow_each_other_without_gaps(period, moment_s, zone):
         ),
         pytest.param(
             {"scope": "pool"},
-            ["budgets.0.of has no meaning with scope pool (got 'vision')"],
+            ["budgets.0.of has no effect with scope pool (got 'vision')"],
             id="a part of the pool",
         ),
         pytest.param({"of": None}, ["budgets.0.of is missing; allowed: a team"], id="of no team"),
@@ -372,8 +372,8 @@ def test_refused_policies(changes, want_messages):
         pytest.param(
             {"of": "vison"},
             {"teams": {"vision": {}}, "unlisted": "refused"},
-            "budgets.0.of is a team that quotas.unlisted refuses (got 'vison'); "
-            "did you mean 'vision'?; allowed: vision",
+            "budgets.0.of is a team that is rejected by quotas.unlisted (got 'vison'); did "
+            "you mean 'vision'?; allowed: vision",
             id="an unknown team",
         ),
     ],

@@ -85,8 +85,8 @@ def messages(data):
         pytest.param(
             {"teams": {"vision": {"nominal_quota": {"*": 2}, "lending_limit": {"*": 3}}}},
             [
-                "quotas.teams.vision.lending_limit.* is more than there is to lend (got 3.0); "
-                "allowed: at most its nominal_quota, 2"
+                "quotas.teams.vision.lending_limit.* exceeds the quota that can be lent "
+                "(got 3.0); allowed: at most its nominal_quota, 2"
             ],
             id="lending more than it has",
         ),
@@ -98,16 +98,16 @@ def messages(data):
                 }
             },
             [
-                "quotas.teams.vision.nominal_quota does not say what holds for a100-80gb (got 'a "
-                "number for *, while a100-80gb is counted by itself'); add a100-80gb"
+                "quotas.teams.vision.nominal_quota does not specify a value for a100-80gb "
+                "(got 'a number for *, while a100-80gb is counted by itself'); add a100-80gb"
             ],
             id="a wide key next to another team's narrower one",
         ),
         pytest.param(
             {"teams": {"vision": {"lending_limit": {"a100-80bg": 4}}, "b": {"nominal_quota": {}}}},
             [
-                "quotas.teams.vision.lending_limit.a100-80bg is a flavor that no nominal_quota or "
-                "borrowing_limit names; allowed: *"
+                "quotas.teams.vision.lending_limit.a100-80bg is a flavor that is not used "
+                "in any nominal_quota or borrowing_limit; allowed: *"
             ],
             id="a limit of a flavor that is free quota of",
         ),
@@ -115,15 +115,15 @@ def messages(data):
             {"strategy": "static", "teams": {"vision": {"borrowing_limit": {"*": 1}}}},
             [
                 "quotas.teams.vision.borrowing_limit has no effect with strategy static; "
-                "leave it out, or use strategy hybrid"
+                "remove it or use strategy hybrid"
             ],
             id="static does not borrow",
         ),
         pytest.param(
             {"strategy": "dynamic", "reserved_ratio": 0.5},
             [
-                "quotas.reserved_ratio has no effect with strategy dynamic; "
-                "leave it out, or use strategy hybrid"
+                "quotas.reserved_ratio has no effect with strategy dynamic; remove it or "
+                "use strategy hybrid"
             ],
             id="dynamic reserves nothing",
         ),

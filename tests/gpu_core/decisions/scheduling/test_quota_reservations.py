@@ -133,7 +133,7 @@ def test_where_others_use_their_own_quota_nothing_is_kept_and_it_is_said():
     held = (make_allocation(own, {"n1": "0 1"}),)
     reported, commands = explained((large, small(9, ago(1))), held)
     assert [c.workload_id for c in commands] == ["s009"]
-    assert "return would not be enough" in reported["large"].resolution
+    assert "Reclaiming borrowed GPUs would not be sufficient" in reported["large"].resolution
 
 
 @pytest.mark.parametrize(

@@ -147,8 +147,8 @@ def test_on_demand_that_would_overspend_is_left_for_spot(due_h, world):
     world = world | ({"earlier": cut(4)} if "earlier" in world else {})
     found = decide(running(due_h=due_h), **PAYS_FOR_SPOT, **world)
     assert (found.capacity, found.rule) == (Capacity.SPOT, Rule.BUDGET_NEEDS_SPOT)
-    assert "$240.00 of its budget are left" in found.reason
-    assert "costs $230.40 on spot and $547.20 on on-demand" in found.reason
+    assert "$240.00 of the budget remains" in found.reason
+    assert "with $230.40 required on spot and $547.20 on on-demand" in found.reason
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_points_that_are_late_count_as_activity():
     points = [(gpu(n), cores(n, 0.01)) for n in range(LONG)]
     finding = judged(points, until=LONG + 5)
     assert not finding.is_idle
-    assert "late" in finding.text
+    assert "delayed" in finding.text
 
 
 def test_one_answer_twice_and_answers_that_overlap_change_nothing():

@@ -154,7 +154,7 @@ def test_the_worst_finding_stays():
     found = health_after(*[replaced] * SURE_SAMPLES, WELL | {"xids": (48, 999)})
     assert (found.verdict, found.finding.reason) == (
         HealthVerdict.REPLACE,
-        "no spare rows of memory are left",
+        "no spare memory rows are left",
     )
 
 

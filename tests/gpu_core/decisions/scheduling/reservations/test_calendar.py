@@ -223,14 +223,14 @@ HOURS = {"weekly": weekly("08:00", "12:00")}
             ["ends before it starts"],
             id="backwards",
         ),
-        pytest.param(HOURS, ["does not say clearly what is closed"], id="nothing"),
+        pytest.param(HOURS, ["does not clearly specify what is closed"], id="nothing"),
         pytest.param(
             {**HOURS, "nodes": ["n1"], "gpus": 1},
-            ["does not say clearly what is closed"],
+            ["does not clearly specify what is closed"],
             id="nodes and GPUs",
         ),
         pytest.param(
-            {**HOURS, "gpus": 1}, ["does not say clearly what is closed"], id="GPUs of no type"
+            {**HOURS, "gpus": 1}, ["does not clearly specify what is closed"], id="GPUs of no type"
         ),
     ],
 )
