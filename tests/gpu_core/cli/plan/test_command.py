@@ -55,7 +55,7 @@ def test_a_line_of_text_is_enough(plan: Plan, capsys: pytest.CaptureFixture[str]
 
 def test_a_number_without_effect_is_shown(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan("LoRA of a 7B on 1M tokens in 3 languages") == 0
-    assert "Without effect: 'in 3 languages'" in capsys.readouterr().out
+    assert "Ignored: 'in 3 languages'" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
@@ -233,7 +233,7 @@ def test_a_history_that_cannot_be_used(
     want_message: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    is_alone = "alone" in want_message
+    is_alone = "on its own" in want_message
     assert plan("train a 7B model", *arguments, *([] if is_alone else ["--ledger", ledger])) == 2
     assert want_message in capsys.readouterr().err
 

@@ -21,8 +21,6 @@ def test_each_line_shows_how_long_the_wait_has_taken(monkeypatch: pytest.MonkeyP
     with WaitIndicator(Console(file=output), "MLflow is starting"):
         wait_for(lambda: output.getvalue().count("\n") >= 2, "two lines")
     first, second = output.getvalue().splitlines()[:2]
-    shown = [
-        re.fullmatch(r"  \.\.\. (\d+) s: MLflow is starting", line) for line in (first, second)
-    ]
+    shown = [re.fullmatch(r"  \.\.\. (\d+)s: MLflow is starting", line) for line in (first, second)]
     assert all(shown)
     assert len({match.group(1) for match in shown if match}) == 2

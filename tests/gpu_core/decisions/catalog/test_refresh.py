@@ -182,7 +182,7 @@ def test_no_offering_is_forgotten_and_what_was_seen_is_offered(look):
 @pytest.mark.parametrize(
     ("zone", "micro_usd", "want"),
     [
-        pytest.param("b", 10, "cannot be (got '$0.000010')", id="a cent is lost"),
+        pytest.param("b", 10, "has an invalid price (got '$0.000010')", id="a cent is lost"),
         pytest.param("b", 499_999, "allowed: $0.5000 to $20.00 per hour", id="over 95% saved"),
         pytest.param("b", 20_000_001, "as on-demand is $10.00", id="twice on-demand"),
         pytest.param(

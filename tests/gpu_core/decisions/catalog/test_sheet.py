@@ -80,7 +80,10 @@ def test_the_same_price_twice_is_refused_and_a_history_is_not():
     sheet = with_price()
     prices = sheet["instance_types"]["x"]["prices"]
     prices.append(prices[0] | {"usd_per_hour": 2})
-    with pytest.raises(InvalidInput, match=r"prices\.1 comes twice; give it another as_of"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"prices\.1 is specified more than once; please specify a different `as_of`",
+    ):
         parse_sheet(sheet)
     prices[1]["as_of"] = "2026-08-01"
     (offering,) = parse_sheet(sheet).offerings.values()

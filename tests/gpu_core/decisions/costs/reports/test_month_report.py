@@ -65,9 +65,9 @@ def test_hours_of_gpus_that_were_not_well_are_named() -> None:
     hour = Usage(gpu_us=3_600_000_000, gpu_micro_usd=2_000_000)
     now = with_idle(report(1.0), hour.times(3), IdleRule.NONE, hour)
     page = month(now, report(1.0))
-    assert "Machines cost $6.00 more than their runs paid: 3.00 idle GPU-hours." in page
+    assert "The cost of idle capacity was $6.00 (3.00 GPU-hours)." in page
     assert "Of these, 1.00 GPU-hours for $2.00 were caused by unhealthy GPUs." in page
-    assert "not well" not in month(report(1.0), report(1.0))
+    assert "unhealthy" not in month(report(1.0), report(1.0))
 
 
 def test_a_month_that_is_not_over_says_so() -> None:

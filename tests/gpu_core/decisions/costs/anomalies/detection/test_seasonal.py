@@ -92,7 +92,7 @@ def test_a_team_without_a_history_is_judged_by_its_peers(
 def test_a_new_team_says_what_its_peers_cost_and_is_new_once() -> None:
     first, second = new_team(100.0), new_team(100.0, 100.0)
     assert first.summary == (
-        "Daily cost of new team new: actual $100; the most expensive of 2 peers usually costs $40"
+        "Daily cost of new team new: actual $100; the most expensive of 2 peers typically costs $40"
     )
     assert (first.is_new, second.is_new, second.since) == (True, False, DAY - timedelta(days=1))
 
@@ -128,7 +128,7 @@ def test_planned_activity_that_ends_before_it_begins_is_refused() -> None:
 def test_a_short_history_says_how_many_days_are_missing(days: int) -> None:
     got = judge(vision=[*[40.0] * days, 4000.0])["total"]
     assert got.verdict is AnomalyVerdict.NOT_ENOUGH_HISTORY
-    assert f"it has {days + 1} of 21 days" in got.summary
+    assert f"({days + 1} of 21 days available)" in got.summary
 
 
 def test_nothing_at_all_is_usual() -> None:
