@@ -71,7 +71,7 @@ def test_a_commitment_is_shown_and_neither_asked_for_nor_looked_up(
         ledger.write_capacity(CapacityChanges((), (machine,)), [], machine.seen_at)
     propose_savings(DAY, with_generated=True, policy=policy)
     assert "reserved machines: 1" in page()
-    assert "buy the commitment from the provider" in page()
+    assert "purchase the commitment from the provider" in page()
     missing = next(
         line
         for line in page().splitlines()

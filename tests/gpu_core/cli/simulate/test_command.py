@@ -161,7 +161,7 @@ def test_the_default_is_the_policy_of_a_file_that_states_nothing() -> None:
 @pytest.mark.parametrize(
     ("page", "pattern"),
     [
-        pytest.param("command-reference.md", r"A policy file, or (.*?); may be", id="help"),
+        pytest.param("command-reference.md", r"policy file, or one of (.*?); may be", id="help"),
         pytest.param("simulator.md", r"`--policy` also takes (.*?)\.", id="docs"),
     ],
 )

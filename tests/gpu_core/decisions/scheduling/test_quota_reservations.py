@@ -100,7 +100,7 @@ def test_who_is_behind_hears_for_what_quota_is_kept():
     reported, commands = explained((large, small(9, ago(1))), held)
     assert not commands
     assert reported["large"].reason is Reason.WAITING_FOR_QUOTA
-    assert "kept for a run ahead" in reported["s009"].resolution
+    assert "reserved for a run ahead" in reported["s009"].resolution
 
 
 @pytest.mark.parametrize(

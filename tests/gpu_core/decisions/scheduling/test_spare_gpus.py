@@ -123,7 +123,7 @@ def test_what_runs_of_lower_priority_may_use(gpus, want):
     for explanation in plan.explanations[len(want) : len(want) + 1]:
         assert explanation.reason is Reason.RESERVED_AHEAD
         assert (
-            "the policy keeps 2 of the free GPUs for runs of the highest priority"
+            "the policy reserves 2 of the free GPUs for runs with the highest priority"
             in explanation.summary
         )
 

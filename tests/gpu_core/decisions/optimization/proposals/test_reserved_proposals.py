@@ -73,7 +73,7 @@ def test_a_person_carries_it_out():
     (proposal,) = proposed(ALWAYS)
     assert proposal.is_by_hand
     lines = "\n".join(report_lines(proposal))
-    assert "Apply: buy the commitment from the provider" in lines
+    assert "Apply: purchase the commitment from the provider" in lines
     assert "Undo: by hand" in lines
     assert "apply-saving" not in lines
 
