@@ -64,7 +64,7 @@ def test_the_line_is_read_from_anywhere(server, pool, capsys):
     assert main(["queue", "--pool", pool.name]) == 0
     shown = capsys.readouterr().out
     assert f"prefect worker start --pool {pool.name} --type gpu-process" in shown
-    assert f"1 run in pool '{pool.name}': due" in shown
+    assert f"1 run scheduled in work pool '{pool.name}'" in shown
     publish_line(server, pool, run)
 
     assert main(["queue", "--pool", pool.name, "--json"]) == 0
