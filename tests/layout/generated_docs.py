@@ -91,7 +91,7 @@ def proposal_kinds_table() -> str:
         for kind, rule in RULES.items()
     ]
     head = [
-        "| Proposal | The ledger must have | What is changed | The saving is simulated from "
+        "| Proposal | Required records in the ledger | Change | Basis of the saving "
         "| Verified by the cost of a |",
         "|---|---|---|---|---|",
     ]
@@ -99,13 +99,15 @@ def proposal_kinds_table() -> str:
 
 
 def _verified(rule: KindRule) -> str:
-    return rule.unit.value if rule.by_hand is None else f"by a person: {rule.by_hand}"
+    if rule.by_hand is None:
+        return rule.unit.value
+    return f"Not verified. A person must {rule.by_hand}."
 
 
 def not_proposed_table() -> str:
     """What is not proposed, and why."""
     rows = [f"| {each.change} | {each.why} | {each.instead} |" for each in UNPROPOSED]
-    return "\n".join(["| Change | Why not | Instead |", "|---|---|---|", *rows]) + "\n"
+    return "\n".join(["| Change | Reason | Alternative |", "|---|---|---|", *rows]) + "\n"
 
 
 _FACTORS = {1.0: "", 0.01: " (%)", 1e-3: " (mJ)", 1e6: " (MHz)", 2.0**20: " (MiB)"}
