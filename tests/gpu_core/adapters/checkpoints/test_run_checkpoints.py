@@ -185,7 +185,7 @@ def test_two_processes_of_one_attempt_cannot_both_commit(store: CheckpointStore)
     ("damage", "want_reason"),
     [
         pytest.param(
-            lambda store, at: store.put(at + ".bin", b"Newest"), "checksum differs", id="changed"
+            lambda store, at: store.put(at + ".bin", b"Newest"), "checksum mismatch", id="changed"
         ),
         pytest.param(
             lambda store, at: store.put(at + ".bin", b"new"), "3 bytes instead of 6", id="cut short"
@@ -215,7 +215,8 @@ def test_a_damaged_checkpoint_is_left_out_and_named(
     damage(store, f"{RUN}/{save(first, b'newest')}")
     second = open_attempt(store, 2)
     assert newest(second) == b"older"
-    assert "000001-00000002 is left out" in caplog.text
+    assert "Skipping checkpoint " in caplog.text
+    assert "000001-00000002: " in caplog.text
     assert want_reason in caplog.text
     # What is damaged does not push out the good one: that and the new one are kept.
     save(second, b"next")

@@ -116,7 +116,7 @@ def test_a_reader_is_tolerant_and_never_guesses(
     values = {"exit_code": 0, "ended_at": NOON.isoformat()} | change
     (tmp_path / "exit.json").write_text(json.dumps(values))
     assert (read_exit_report(tmp_path) is not None) == want_read
-    assert ("exit.json is ignored" in caplog.text) == (not want_read)
+    assert ("exit.json because it could not be" in caplog.text) == (not want_read)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"7", b"\xff"])
@@ -126,7 +126,7 @@ def test_damaged_files_are_ignored(
     """A file that is no JSON object is as good as none, and the log names it."""
     (tmp_path / "notice.json").write_bytes(content)
     assert read_notice(tmp_path) is None
-    assert "notice.json is ignored" in caplog.text
+    assert "notice.json because it could not be" in caplog.text
 
 
 def test_a_missing_folder_is_an_error_for_the_writer(tmp_path: Path) -> None:

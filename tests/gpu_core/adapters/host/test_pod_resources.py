@@ -142,7 +142,7 @@ def test_an_answer_that_cannot_be_understood_is_an_error(kubelet, body):
 
 
 def test_a_refusal_is_an_error(kubelet):
-    with pytest.raises(PodResourcesError, match="refuses"):
+    with pytest.raises(PodResourcesError, match="returned gRPC status"):
         read_gpu_pods(kubelet(frame(answer()), status="503"))
 
 
