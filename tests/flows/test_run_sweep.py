@@ -280,7 +280,7 @@ def test_the_page_says_what_the_deployment_refuses(monkeypatch: pytest.MonkeyPat
         name="lr", deployment="train/gpu", metric="accuracy", budget_usd=1, first_rung_usd=1,
         trials=[{"skil": 1}], rungs=1,
     )  # fmt: skip
-    with pytest.raises(InvalidInput, match="refused by the deployment"):
+    with pytest.raises(InvalidInput, match="rejected by the deployment"):
         flow_module.one_pass(asked, None, None)
     assert "It is stopped: trials were rejected by the deployment: no such parameter" in pages[0]
 

@@ -61,7 +61,7 @@ def test_why_a_state_is_pickled_is_logged_once(caplog: pytest.LogCaptureFixture)
     snapshots = Snapshots()
     for state in ({"models": [Model(LARGE)]}, {"models": [Model(LARGE)]}, {"plain": LARGE}):
         assert snapshots.take(state)[0] == SECTIONS
-    (reported,) = [r.getMessage() for r in caplog.records if "pickled" in r.getMessage()]
+    (reported,) = [r.getMessage() for r in caplog.records if "Using pickle" in r.getMessage()]
     assert f"because state['models'][0] is of the type {__name__}.Model" in reported
 
 

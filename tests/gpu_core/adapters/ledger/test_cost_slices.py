@@ -253,4 +253,4 @@ def test_what_cannot_be_read_is_named_and_the_other_attempts_count(
         slices, _ = ledger.cost_slices(asked)
     found = {part.keys: part.tariff.usage(part.held_us) for part in slices}
     assert found == {("run-1",): attempt_usage(records[0][1][0], NOW), ("run-2",): want_usage}
-    assert f"cannot be read: {value}" in caplog.text
+    assert f"of an attempt from the ledger: {value}" in caplog.text

@@ -198,12 +198,12 @@ SILENT = {
         # After 5 s it is asked anew, however often the worker looks.
         "looks": [(0, ""), *[(1, "count 15")] * 4, (1, ""), (1, "")],
         "want_left_out": [""] * 7,
-        "want_log": ["failed to query driver: GPU is lost", "NVML is available again"],
+        "want_log": ["the NVIDIA driver is not responding: GPU is lost", "NVML is available again"],
     },
     "a driver that is away for a while": {
         "looks": [(0, ""), (1, "count 15"), (5, "init 18"), (60, "init 18"), (400, "")],
         "want_left_out": ["", "", "", "ac", ""],
-        "want_log": ["driver does not answer", "No runs are started", "NVML is available again"],
+        "want_log": ["the NVIDIA driver is not responding", "No runs are started", "NVML is available again"],
     },
     "a GPU that falls off the bus and is back": {
         "looks": [(0, ""), *[(1, "lost GPU-cccc 15")] * 2, (1, "")],

@@ -119,5 +119,5 @@ def test_an_older_request_that_runs_again_does_not_replace_a_newer_one():
 def test_a_pass_that_runs_is_not_interrupted():
     server = Server()
     assert server.begin(server.ask(OLD))
-    with pytest.raises(RuntimeError, match="Another pass of the sweep lr runs"):
+    with pytest.raises(RuntimeError, match="Another pass of sweep lr is already running"):
         server.begin(server.ask(NEW))

@@ -197,7 +197,7 @@ def test_a_cycle_does_not_wait_for_a_notification(story):
         world.blocks.answers.set()
         await anyio.wait_all_tasks_blocked()
         ((subject, body),) = world.blocks.sent
-        assert subject.endswith("holds GPUs and does not use them")
+        assert subject.endswith("is not using its GPUs")
         assert body.startswith("Finished, but holding its GPUs for 31m")
 
     said, _ = story(scenario)

@@ -150,7 +150,7 @@ def test_an_answer_that_cannot_be_used_ends_no_worker(server, caplog, monkeypatc
     use = use_of(server)
     ask(use, 0, 30)
     assert use.activity(running()) is None
-    assert [r.message for r in caplog.records if "invalid answer" in r.message] == [
+    assert [r.message for r in caplog.records if "unexpected response" in r.message] == [
         r.message for r in caplog.records
     ]
     assert len(caplog.records) == 1
