@@ -48,7 +48,7 @@ def test_a_run_whose_node_does_not_come_says_so_and_goes_on_waiting(new_pool):
         pool.deploy(f"{FLOWS}:do_nothing"), "in vain", gpu_type="l4", container_command="/bin/true"
     )
     wait_for(
-        lambda: sum("waits for a new node" in line for line in pool.logs(run)) == 2,
+        lambda: sum("is waiting for a new node" in line for line in pool.logs(run)) == 2,
         "it waits again, because there is no other kind",
         timeout_s=180,
     )

@@ -59,7 +59,8 @@ def test_an_idle_run_is_warned_saved_and_stopped_and_one_that_works_is_left_alon
     assert (
         "it costs $3,600.00 an hour. The run saves a checkpoint and stops at " in artifact["data"]
     )
-    warned = [line for line in pool.logs(runs["idle"]) if "It saves and stops at" in line]
+    warning = "The run saves a checkpoint and stops at"
+    warned = [line for line in pool.logs(runs["idle"]) if warning in line]
     assert warned
 
     assert pool.state(runs["working"]) == "Running"

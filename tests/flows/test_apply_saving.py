@@ -330,7 +330,7 @@ def test_a_second_change_waits_until_the_first_one_is_measured(
     assert "nothing would be changed." in caplog.text
     run = later.start()
     later.answer(run, APPROVE)
-    assert f"{case.proposal.proposal_id} changed the deployment" in later.state(run)
+    assert f"{case.proposal.proposal_id} is being measured on this deployment" in later.state(run)
     assert (later.variables, later.record.state) == (AFTER, ProposalState.NOT_APPLIED)
 
 

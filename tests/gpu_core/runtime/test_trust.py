@@ -95,7 +95,7 @@ def test_a_planted_pickle_runs_nothing_where_the_policy_refuses_pickles(
     start_attempt(2, refuses_pickles=True)
     assert restore() == {"step": 7}
     assert not target.exists()
-    assert "000001-00000099: its format is 'pickle', but pickles are not allowed by the policy" in caplog.text
+    assert "000001-00000099: its format is 'pickle', but pickles are not allowed" in caplog.text
     monkeypatch.delenv("PREFECT_GPU_CHECKPOINTS_REFUSE_PICKLES")
     start_attempt(2)
     restore()

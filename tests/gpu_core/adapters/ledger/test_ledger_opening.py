@@ -129,8 +129,8 @@ def test_sqlite_writes_every_commit_to_the_disk(tmp_path: Path) -> None:
     [
         pytest.param("ledger.db", "is not a database address", id="a path"),
         pytest.param("mysql://me:do-not-show-me@db/x", "names another database", id="MySQL"),
-        pytest.param("sqlite://", "does not specify a file", id="SQLite in memory, by nothing"),
-        pytest.param("sqlite:///:memory:", "does not specify a file", id="SQLite in memory, by name"),
+        pytest.param("sqlite://", "does not specify a file", id="SQLite in memory"),
+        pytest.param("sqlite:///:memory:", "does not specify a file", id="SQLite :memory:"),
         pytest.param("me:do-not-show-me@db", "is not a database address", id="half an address"),
         pytest.param(
             "postgresql://me:do-not-show-me@db:54x2/x", "is not a database address", id="a port"
