@@ -142,7 +142,7 @@ def with_unfinished_search(workload: Workload, explain: Explain, position: int) 
     return replace(
         explanation,
         resolution=f"{explanation.resolution} No preemption candidates were found before "
-        "the search limit of the cycle was reached.",
+        "the search limit of the cycle was reached, but some may exist.",
         numbers={**explanation.numbers, "preemption": "not found"},
     )
 
