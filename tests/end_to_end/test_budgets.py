@@ -99,7 +99,7 @@ def test_budgets_warn_hold_and_stop_with_a_checkpoint(server, new_pool, tmp_path
     (attempt,) = pool.attempts(runs["vision"])
     assert attempt.end_reason is EndReason.BUDGET_HELD
     assert attempt.checkpoint is not None
-    assert "of budget vision are used" in attempt.end_message
+    assert "of budget vision has been used" in attempt.end_message
     pool.wait_until(runs["vision"], "BudgetExceeded")
     assert pool.state(runs["critical"]) == pool.state(runs["speech"]) == "Running"
 
