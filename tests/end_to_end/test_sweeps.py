@@ -120,7 +120,7 @@ def test_the_better_trial_resumes_and_the_other_is_parked_until_it_is_kept(
     pool.wait_until(better, "Completed", "Failed", "Crashed")
     story.one_pass()
     page = story.page()
-    assert "Trial 2 leads with accuracy 0.75 at $200.00" in page
+    assert "Trial 2 is leading with accuracy 0.75 at $200.00" in page
     assert "best, completed" in page
     assert "parked |" in page
     assert "1 of 2 trials parked" in page
