@@ -223,6 +223,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             group = _group_of_story(item.path.stem)
         if group == "cluster" and item.path.stem in _OWN_CLUSTERS and not _IS_CLUSTER_GIVEN:
             group = "own clusters"
+            item.add_marker("own_cluster")
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))
 
