@@ -19,7 +19,7 @@ def test_no_run_is_preempted_while_it_starts(pool, journal, tmp_path):
     pool.kill_worker()
     pool.start_worker()
     urgent = pool.submit(quick, "urgent", gpu_count=8, gpu_priority="critical")
-    wait_for(lambda: "protected until it starts" in pool.message(urgent), "the reason is told")
+    wait_for(lambda: "protected while it is starting" in pool.message(urgent), "the reason is told")
     assert pool.attempts(low)[0].drain_requested_at is None
 
     gate.touch()

@@ -288,9 +288,9 @@ def changed_alike(case: Case) -> None:
 @pytest.mark.parametrize(
     ("meanwhile", "said"),
     [
-        pytest.param(gone, "is gone", id="deleted"),
-        pytest.param(changed, "has changed", id="another variable changed"),
-        pytest.param(changed_alike, "has changed", id="a person made the same change"),
+        pytest.param(gone, "no longer exists", id="deleted"),
+        pytest.param(changed, "modified since", id="another variable changed"),
+        pytest.param(changed_alike, "modified since", id="a person made the same change"),
     ],
 )
 def test_a_deployment_that_is_not_as_it_was_is_left_as_it_is(
