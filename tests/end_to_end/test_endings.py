@@ -127,7 +127,7 @@ def test_what_fails_alike_each_time_is_tried_once_and_says_what_helps(pool, tmp_
     saving = f"{FLOWS}:count_until_released"
     folder, bucket = f"{os.devnull}/checkpoints", "s3://bucket/team"
     cases = {
-        "module": (f"{script}:train", {}, "Crashed", "No module named 'no_such_module'. Install"),
+        "module": (f"{script}:train", {}, "Crashed", "No module named 'no_such_module'. Ensure"),
         "function": (f"{FLOWS}:no_such", {}, "Crashed", "flow 'no_such' was not found in"),
         "folder": (
             saving,

@@ -49,6 +49,6 @@ def test_nothing_found_fails_and_writes_nothing(
     prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_look(monkeypatch, {})
-    with pytest.raises(RuntimeError, match="No price was found"):
+    with pytest.raises(RuntimeError, match="No prices found"):
         refresh_catalog(path=tmp_path / "catalog.json")
     assert list(tmp_path.iterdir()) == []

@@ -117,7 +117,7 @@ def test_it_fits_100_columns_and_ends_with_four_links_and_one_next_step(reported
     assert [line for line in lines if len(line) > 100 and "http" not in line] == []
     links = [line for line in lines if re.match(r"^  \S.*  +http", line)]
     assert len(links[links.index(next(x for x in links if "Preempted flow run" in x)) :]) == 4
-    assert sum(line.startswith("Next: ") for line in lines) == 1
+    assert sum(line.startswith("To run your own flow on GPUs, ") for line in lines) == 1
 
 
 @whole
