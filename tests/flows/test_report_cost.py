@@ -241,7 +241,7 @@ def test_a_pool_without_a_ledger_is_refused_with_the_remedy(prefect_server: None
             UsageLedger.delete(name)
     with pytest.raises(InvalidInput) as refused:
         report_cost(DAY, pool="vision")
-    assert "block gpu-usage-ledger/vision or gpu-usage-ledger/default was not found" in str(
+    assert "No block found named gpu-usage-ledger/vision or gpu-usage-ledger/default" in str(
         refused.value
     )
     assert "prefect-gpu setup --pool vision --ledger-url" in str(refused.value)
