@@ -24,9 +24,7 @@ _Policy = Annotated[
     Path | None,
     Parameter(
         name="--policy",
-        help=(
-            "Path to a policy file. Defaults to the policy recorded in the ledger for that date."
-        ),
+        help="Path to a policy file. Defaults to the policy recorded in the ledger for that date.",
     ),
 ]
 _Proposal = Annotated[str, Parameter(help="The ID of the proposal (e.g. spot-3f2a9c1b).")]

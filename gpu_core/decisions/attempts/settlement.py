@@ -147,7 +147,7 @@ def _settlement(facts: EndFacts, max_failures: int, max_interruptions: int | Non
             return _again(EndReason.BUDGET_HELD, f"Stopped by a budget: {_clause(why)}{_REQUEUED}")
         case EndReason.IDLE:
             why = facts.drain_message or "the run did not use its GPUs"
-            return _stopped(EndReason.IDLE, (f"Stopped because the run was idle: {_clause(why)}."))
+            return _stopped(EndReason.IDLE, f"Stopped because the run was idle: {_clause(why)}.")
         case EndReason.HUNG:
             why = facts.drain_message or "the run did not make progress"
             return _charged(facts, EndReason.HUNG, f"the run hung: {_clause(why)}", max_failures)
@@ -401,7 +401,7 @@ def _crash(facts: EndFacts) -> str:
     return (
         "the process exited unexpectedly"
         if code is None
-        else (f"the process exited with exit code {code}")
+        else f"the process exited with exit code {code}"
     )
 
 

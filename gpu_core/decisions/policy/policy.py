@@ -96,7 +96,7 @@ def limit_contradictions(limits: Limits) -> list[InvalidInput]:
     return [
         InvalidInput(
             "limits.max_gpus_per_run",
-            ("permits runs that exceed max_gpus_per_user and would remain pending indefinitely"),
+            "permits runs that exceed max_gpus_per_user and would remain pending indefinitely",
             got=per_run,
             allowed=f"at most max_gpus_per_user, {per_user}",
         )

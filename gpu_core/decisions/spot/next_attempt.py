@@ -166,7 +166,7 @@ class NextAttempts:
                 return None
             saving = 1 - spot_price / steady_price
             return _Choice(
-                Capacity.SPOT, (f"{SPOT}: available, saves {saving:.0%} and no deadline is set")
+                Capacity.SPOT, f"{SPOT}: available, saves {saving:.0%} and no deadline is set"
             )
         gpus = workload.shape.total_gpu_milli / WHOLE_GPU_MILLI
         mix = choose_for_mix(self._spot_gpus, self._steady_gpus, gpus, target)

@@ -187,7 +187,7 @@ SENTENCES = {
     Rule.CRITICAL: "critical work requires on-demand capacity",
     Rule.SPOT_NOT_CHEAPER: "spot is not cheaper",
     Rule.STAY_ON_SPOT: "remaining on spot until interrupted",
-    Rule.SPOT_TOO_SHORT: ("recently interrupted on spot before recovering the cost of starting"),
+    Rule.SPOT_TOO_SHORT: "recently interrupted on spot before recovering the cost of starting",
     Rule.ON_DEMAND_FULL: "no on-demand GPUs available, using spot",
     Rule.TAKE_SPOT: "spot is up",
     Rule.SAFETY_NET: "waiting or switching again could cause the deadline to be missed",

@@ -86,7 +86,7 @@ def idle_state(
         now: Aware.
     """
     if not -LONGEST_GAP <= now - activity.at <= LONGEST_GAP or not activity.gpus:
-        return _active(activity, use, now, ("samples are delayed, so the run is considered active"))
+        return _active(activity, use, now, "samples are delayed, so the run is considered active")
     moments = [gpu.quiet_since for gpu in activity.gpus]
     known = [moment for moment in moments if moment is not None]
     if len(known) < len(moments):

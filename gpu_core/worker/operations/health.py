@@ -42,10 +42,8 @@ _REMEDIES = {
     WorkerState.STANDBY: (
         "No action is needed: this worker takes over when the active worker stops."
     ),
-    WorkerState.WAITING: ("Resolve the reported problem; the worker then recovers automatically."),
-    WorkerState.FAILING: (
-        "See the traceback in the worker's log; the worker retries in each cycle."
-    ),
+    WorkerState.WAITING: "Resolve the reported problem; the worker then recovers automatically.",
+    WorkerState.FAILING: "See the traceback in the worker's log; the worker retries in each cycle.",
     WorkerState.STUCK: "Restart the worker; its runs continue.",
     WorkerState.STOPPING: "No action is needed: running runs continue without this worker.",
 }

@@ -38,9 +38,7 @@ def whole_gpus(pod: PodPlace) -> Iterator[LintFinding]:
                         problem=(
                             f"{amount!r} is not a whole number and is rejected by the API server"
                         ),
-                        remedy=(
-                            "request whole GPUs, a MIG instance or one replica of a shared GPU"
-                        ),
+                        remedy="request whole GPUs, a MIG instance or one replica of a shared GPU",
                     )
         for name, amount in requests.items():
             if limits.get(name) is None or str(limits[name]) != str(amount):
@@ -109,9 +107,7 @@ def gpu_toleration(pod: PodPlace) -> Iterator[LintFinding]:
             code="gpu-toleration",
             path=pod.at("spec.tolerations"),
             problem="GPU nodes usually have the taint nvidia.com/gpu",
-            remedy=(
-                "add a toleration for nvidia.com/gpu with operator Exists and effect NoSchedule"
-            ),
+            remedy="add a toleration for nvidia.com/gpu with operator Exists and effect NoSchedule",
             severity=Severity.WARNING,
         )
 
@@ -128,7 +124,7 @@ def shared_memory(pod: PodPlace) -> Iterator[LintFinding]:
             yield LintFinding(
                 code="shm-unbounded",
                 path=path,
-                problem=("if no size is specified, up to half of the node's memory can be used"),
+                problem="if no size is specified, up to half of the node's memory can be used",
                 remedy="`sizeLimit` must be less than the container's memory limit",
                 severity=Severity.WARNING,
             )

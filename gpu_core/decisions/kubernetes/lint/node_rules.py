@@ -52,7 +52,7 @@ def operators(pod: PodPlace) -> Iterator[LintFinding]:
                 code="affinity-operator",
                 path=path,
                 problem=f"{operator!r} is not a valid node affinity operator",
-                remedy=("use Gt or Lt with an adjusted value, for example Gt 3 instead of Gte 4"),
+                remedy="use Gt or Lt with an adjusted value, for example Gt 3 instead of Gte 4",
             )
         elif operator in ("Gt", "Lt") and not (len(values) == 1 and str(values[0]).isdigit()):
             yield LintFinding(

@@ -136,7 +136,7 @@ def missing_metrics(place: ObjectPlace) -> Iterator[LintFinding]:
                         f"{name} is not one of DCGM exporter's default counters, so the "
                         "alert never fires"
                     ),
-                    remedy=("add the counter to the exporter or use FB_USED, FB_FREE, XID_ERRORS"),
+                    remedy="add the counter to the exporter or use FB_USED, FB_FREE, XID_ERRORS",
                     severity=Severity.WARNING,
                 )
 

@@ -182,9 +182,7 @@ def _other_sharing(sharing: SharingSettings, resource: str, replicas: int) -> It
     if replicas == 1:
         if sharing.is_shared:
             shares = sharing.shares_per_gpu
-            yield (
-                f"its GPUs are not shared, but {field_of(sharing, 'shares_per_gpu')} is {shares}"
-            )
+            yield f"its GPUs are not shared, but {field_of(sharing, 'shares_per_gpu')} is {shares}"
         return
     if resource != sharing.shared_gpu_resource and "shared_gpu_resource" in sharing.stated:
         yield (

@@ -86,7 +86,7 @@ def node_pool_offer(
             kinds.append(kind.model_copy(update={"max_nodes": there + left}))
     if not kinds and not refusals:
         refusals = (
-            ("its requirements do not match any known instance type with GPUs and a capacity type"),
+            "its requirements do not match any known instance type with GPUs and a capacity type",
         )
     return NodePoolOffer(kinds=tuple(kinds), refusals=refusals)
 
@@ -111,7 +111,7 @@ def _not_understood(
         elif operator not in _OPERATORS:
             yield f"its requirement on {key} has the unsupported operator {operator}"
         elif key == ZONE_LABEL and operator not in {"In", "Exists"}:
-            yield (f"its requirement on {key} has the operator {operator}; use In to specify zones")
+            yield f"its requirement on {key} has the operator {operator}; use In to specify zones"
 
 
 def _is_about_machines(key: str) -> bool:

@@ -99,7 +99,7 @@ _KINDS: Mapping[Cause, _Kind] = MappingProxyType(
     {
         Cause.SUSPENDED: _Kind(Phase.PENDING, "The Job is suspended until Kueue admits it"),
         Cause.CREATING: _Kind(Phase.PENDING, "The pod is being started"),
-        Cause.GATED: _Kind(Phase.PENDING, ("The pod has a scheduling gate that must be removed")),
+        Cause.GATED: _Kind(Phase.PENDING, "The pod has a scheduling gate that must be removed"),
         Cause.UNSCHEDULABLE: _Kind(
             Phase.PENDING,
             "No node is available for the pod yet",
@@ -184,7 +184,7 @@ _KINDS: Mapping[Cause, _Kind] = MappingProxyType(
         Cause.NODE_LOST: _Kind(Phase.FAILED, "The node was lost", charge=_INTERRUPTED),
         Cause.NODE_REFUSED: _Kind(
             Phase.FAILED,
-            ("The node rejected the pod because its allocated resources were no longer available"),
+            "The node rejected the pod because its allocated resources were no longer available",
             charge=_INTERRUPTED,
         ),
         Cause.PREEMPTED_BY_POD: _Kind(

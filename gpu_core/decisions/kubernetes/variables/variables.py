@@ -53,7 +53,7 @@ def _memory_mib(value: object, field: str) -> int:
             _out_of(0 if is_too_small else mib),
             got=value,
             allowed=f"1Mi to {format_memory(_MOST_MEMORY_MIB)}",
-            remedy=("specify a unit, for example 64Gi, because a number without a unit is in bytes")
+            remedy="specify a unit, for example 64Gi, because a number without a unit is in bytes"
             if is_too_small
             else None,
         )

@@ -65,7 +65,7 @@ KINDS: Mapping[Measure, Kind] = MappingProxyType(
         Measure.WASTE: Kind(unit=Unit.USD, origin=f"the requested share of {_PRICED}"),
         Measure.LOST: Kind(
             unit=Unit.USD,
-            origin=("the time since the last checkpoint of attempts that did not complete"),
+            origin="the time since the last checkpoint of attempts that did not complete",
         ),
         Measure.SAVED: Kind(
             unit=Unit.USD, origin="the time up to the checkpoint restored by a later attempt"

@@ -94,9 +94,7 @@ def env_of_process(env: object) -> dict[str, Any]:
                 f"{_FIELD}.{name}",
                 "uses valueFrom, which refers to Kubernetes objects",
                 allowed="a value, as on every gpu-process pool",
-                remedy=(
-                    "please specify a value, for example a reference to a Prefect Secret block"
-                ),
+                remedy="please specify a value, for example a reference to a Prefect Secret block",
             )
     return {name: item["value"] for name, item in items.items()}
 

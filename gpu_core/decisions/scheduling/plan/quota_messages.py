@@ -16,7 +16,7 @@ def exceeds_quota(workload: Workload, numbers: Mapping[str, int], position: int 
         reason=Reason.EXCEEDS_QUOTA,
         summary=f"Requires {wanted_gpus_text(workload)}, but {_team(workload)} can use at "
         f"most {numbers['most_gpus']}, including borrowed GPUs.",
-        resolution=("You can request fewer GPUs or increase the nominal quota or borrowing limit."),
+        resolution="You can request fewer GPUs or increase the nominal quota or borrowing limit.",
         position=position,
         numbers={"wanted_gpus": workload.shape.total_gpus, **numbers},
     )

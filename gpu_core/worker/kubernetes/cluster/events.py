@@ -63,7 +63,7 @@ class PodEvents:
                 await self._read(running)
             except KubernetesError as error:
                 self._rights.note(
-                    error, ("pod startup problems are not reported in the logs of runs")
+                    error, "pod startup problems are not reported in the logs of runs"
                 )
                 _log.debug("Failed to read events for flow run %r: %s", running.record.name, error)
 

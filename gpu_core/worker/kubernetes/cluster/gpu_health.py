@@ -133,7 +133,7 @@ class GpuHealthWatch:
         except (PrometheusError, TimeoutError) as error:
             self._note_failure(
                 str(error)
-                or (f"the request to {self._url} timed out after {self._answer_s:g} seconds")
+                or f"the request to {self._url} timed out after {self._answer_s:g} seconds"
             )
             return
         except Exception as error:

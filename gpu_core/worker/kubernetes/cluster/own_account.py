@@ -30,9 +30,7 @@ async def read_workers_own(api: KubernetesApi, rights: MissingRights) -> Workers
         try:
             pod = await api.get(path)
         except KubernetesError as error:
-            rights.note(
-                error, ("runs might be able to use the worker's Secrets without permission")
-            )
+            rights.note(error, "runs might be able to use the worker's Secrets without permission")
             _log.debug("Failed to read the worker pod: %s", error)
         else:
             found = references(pod.get("spec"))

@@ -55,7 +55,7 @@ class PriorityClasses:
         except KubernetesError as error:
             self._rights.note(
                 error,
-                (f"PriorityClasses are assumed to exist only for {', '.join(SHIPPED_QUEUES)}"),
+                f"PriorityClasses are assumed to exist only for {', '.join(SHIPPED_QUEUES)}",
             )
             _log.debug("Failed to list PriorityClasses: %s", error)
             return

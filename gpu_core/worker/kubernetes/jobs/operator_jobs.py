@@ -78,7 +78,7 @@ class OperatorJobs:
                 "framework",
                 f"is not available in this cluster: {why}",
                 got=request.framework,
-                remedy=(f"install {framework.operator} and submit the run again after one minute"),
+                remedy=f"install {framework.operator} and submit the run again after one minute",
             )
         if request.container_command is None:
             raise InvalidInput(

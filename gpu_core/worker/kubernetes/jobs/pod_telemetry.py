@@ -61,7 +61,7 @@ class PodTelemetry:
                 found = await self._ask(url, pods, start, end)
         except (PrometheusError, TimeoutError) as error:
             self._note_failure(
-                str(error) or (f"the request to {url} timed out after {self._answer_s:g} seconds")
+                str(error) or f"the request to {url} timed out after {self._answer_s:g} seconds"
             )
             return ()
         if self._failure is not None:

@@ -95,7 +95,7 @@ class PodUse:
             self._use = kept.with_points(points)
         except (PrometheusError, TimeoutError) as error:
             self._note_failure(
-                str(error) or (f"the request to {url} timed out after {self._answer_s:g} seconds")
+                str(error) or f"the request to {url} timed out after {self._answer_s:g} seconds"
             )
             return
         except Exception as error:

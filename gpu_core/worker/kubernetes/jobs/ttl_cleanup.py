@@ -76,5 +76,5 @@ class TtlCleanup:
             try:
                 await self._api.delete(path_of(item))
             except KubernetesError as error:
-                self._rights.note(error, ("objects of operators are retained after they finish"))
+                self._rights.note(error, "objects of operators are retained after they finish")
                 _log.debug("%s stays: %s", item["metadata"]["name"], error)
