@@ -31,7 +31,7 @@ that the worker uses. What is assumed:
   set-up ("Can't Be Late", NSDI'24, section 6). Images are there.
 - **Checkpoints**: every 10 minutes (the policy's default), standing still for 6 s (asynchronous,
   7B parameters, PyTorch DCP), and at the notice.
-- **Window**: costs, GPU-hours and utilisation are of the month's 31 days; waits, recoveries and
+- **Window**: costs, GPU-hours and utilization are of the month's 31 days; waits, recoveries and
   failures of all its jobs, to their end.
 
 That spot of 2022, as it was for one instance of one account at a time, is there for hundreds at

@@ -91,7 +91,7 @@ def month_results(
     fixed_micro_usd = fixed_gpus * window_s / SECONDS_PER_HOUR * on_demand_micro_usd_per_gpu_hour
     fixed_at_cap_micro_usd = cap_gpu_h * on_demand_micro_usd_per_gpu_hour
     all_on_demand_micro_usd = paid_gpu_h * on_demand_micro_usd_per_gpu_hour
-    kept_gpu_h = _times(found.utilisation, cap_gpu_h)
+    kept_gpu_h = _times(found.utilization, cap_gpu_h)
     modest = [o for o in outcomes if o.job.job_id in within_cap]
     queue_wait_s = spread(_queue_waits_s(outcomes))
     time_to_gpu_s = spread(_times_to_gpu_s(outcomes))
@@ -102,7 +102,7 @@ def month_results(
     goals = (
         _at_least("cost_saved_share", 1 - cost_micro_usd / fixed_micro_usd, 0.4),
         _at_least("spot_share", _share(spot_gpu_h, paid_gpu_h), 0.6),
-        _at_least("utilisation", _share(kept_gpu_h, paid_gpu_h), 0.8),
+        _at_least("utilization", _share(kept_gpu_h, paid_gpu_h), 0.8),
         _under("queue_wait_p95_s", _p95(queue_wait_s), 600.0),
         _under("time_to_gpu_p95_s", _p95(time_to_gpu_s), 300.0),
         _at_least("recovered_share", _share(recovered, evictions), 0.95),

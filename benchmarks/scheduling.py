@@ -224,7 +224,7 @@ def results(case: Case, row: PolicyReplay) -> dict[str, float]:
         "mean_wait_s": None if found.wait_s is None else found.wait_s.mean,
         "gang_p95_wait_s": None if found.gang_wait_s is None else found.gang_wait_s.p95,
         "mean_completion_s": found.mean_completion_s,
-        "utilisation": found.utilisation,
+        "utilization": found.utilization,
         "jain": found.jain if case.is_philly else None,
         "share_error_gpu_h": found.share_error_gpu_h,
         "shortfall_gpu_h": found.shortfall_gpu_h,

@@ -49,7 +49,7 @@ def test_an_idle_run_is_warned_saved_and_stopped_and_one_that_works_is_left_alon
     assert attempt.end_message.startswith(
         "Stopped because the run was idle: Never touched its GPUs for "
     )
-    for signal in ("utilisation 0%", "processor cores", "last step"):
+    for signal in ("utilization 0%", "processor cores", "last step"):
         assert signal in attempt.end_message
     (artifact,) = pool.call(
         "POST",

@@ -46,7 +46,7 @@ def samples(sampler: GpuSampler, seconds: int) -> list[GpuSample]:
 
 def show(title: str, line: list[GpuSample]) -> None:
     """Print the curve."""
-    print(f"\n{title}: utilisation, SM activity, power, memory, temperature, SM clock")
+    print(f"\n{title}: utilization, SM activity, power, memory, temperature, SM clock")
     for s in line:
         print(
             f"  {s.utilization_ratio} {s.sm_active_ratio} {s.power_w} W of {s.power_limit_w} "
@@ -56,7 +56,7 @@ def show(title: str, line: list[GpuSample]) -> None:
 
 
 def test_the_curve_of_a_real_load(gpu):
-    """Load shows in utilisation, SM activity, power, energy and memory, and ends with it."""
+    """Load shows in utilization, SM activity, power, energy and memory, and ends with it."""
     sampler = GpuSampler([gpu.uuid])
     try:
         sampler.sample(datetime.now(UTC))

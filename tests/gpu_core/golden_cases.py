@@ -227,7 +227,7 @@ ENDS: Mapping[EndReason, Callable[[], str]] = {
         EndReason.BUDGET_HELD, "$99.90 of $100.00 of budget vision are used."
     ),
     EndReason.IDLE: lambda: _drained(
-        EndReason.IDLE, "Never touched its GPUs for 45m 00s: utilisation 0%."
+        EndReason.IDLE, "Never touched its GPUs for 45m 00s: utilization 0%."
     ),
     EndReason.HUNG: lambda: _drained(
         EndReason.HUNG, "No progress for 6m 10s after step 145: rank 3 on n1 (GPU-d) spins."

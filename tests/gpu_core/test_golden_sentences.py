@@ -176,7 +176,7 @@ GOLDEN_ENDS: Mapping[EndReason, str] = {
     EndReason.TIMED_OUT: "Timed out: The run exceeded the maximum duration of 2h 00m.",
     EndReason.BUDGET_SPENT: "Budget spent: $10.00 of the run budget of $10.00 has been spent.",
     EndReason.BUDGET_HELD: "Stopped by a budget: $99.90 of $100.00 of budget vision are used. The run was requeued.",
-    EndReason.IDLE: "Stopped because the run was idle: Never touched its GPUs for 45m 00s: utilisation 0%.",
+    EndReason.IDLE: "Stopped because the run was idle: Never touched its GPUs for 45m 00s: utilization 0%.",
     EndReason.HUNG: "Failure 1 of 3: the run hung: No progress for 6m 10s after step 145: rank 3 on n1 (GPU-d) spins. Retrying the run.",
     EndReason.REFUSED: "Unable to start the run. The image name is not valid.",
     EndReason.POSTPONED: "Postponed: The pod was rejected by a ResourceQuota of the namespace.",

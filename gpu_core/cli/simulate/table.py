@@ -59,7 +59,7 @@ _ROWS: tuple[tuple[str, Callable[[Metrics], str]], ...] = (
     ("Completion, mean", lambda m: _duration(m.mean_completion_s)),
     ("Bounded slowdown, mean", lambda m: _ratio(m.mean_bounded_slowdown)),
     ("Makespan", lambda m: _duration(m.makespan_s)),
-    ("Utilisation", lambda m: _ratio(m.utilisation)),
+    ("Utilization", lambda m: _ratio(m.utilization)),
     ("Allocated", lambda m: _ratio(m.allocated)),
     ("Preemptions", lambda m: f"{m.preemptions:,}"),
     ("Interruptions", lambda m: f"{m.interruptions:,}"),

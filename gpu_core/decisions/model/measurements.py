@@ -9,7 +9,7 @@ class NodeLoad:
     """The load of the GPUs of one node."""
 
     load_ratio: float
-    """The mean over its GPUs of the larger of utilisation and used memory, 0 to 1."""
+    """The mean over its GPUs of the larger of utilization and used memory, 0 to 1."""
     held_milli: int
     """Thousandths of its GPUs that were held while this was measured. What is held beyond that
     came later, and counts as loaded in full."""
@@ -22,4 +22,4 @@ class Measurements:
     loads: Mapping[str, NodeLoad] = field(default_factory=dict)
     """By node; read for nodes with shared GPUs under the strategy `least-loaded`."""
     utilization: Mapping[str, float] = field(default_factory=dict)
-    """The utilisation of a workload's GPUs, by workload; read where victims are chosen."""
+    """The utilization of a workload's GPUs, by workload; read where victims are chosen."""

@@ -15,7 +15,7 @@ from gpu_core.decisions.requests.requirements.estimates.duration import (
     Duration,
     Hardware,
     ObservedThroughput,
-    Utilisation,
+    Utilization,
     duration_of,
     learned,
     prior,
@@ -58,8 +58,8 @@ def runs_on(
         return nodes_tried
     if gpu.tflops(job.precision) is None:
         return _no_fast_units(gpu, job.precision)
-    utilisation = _utilisation(job, gpu, observed)
-    results = [_with_nodes(job, kind, gpu, nodes, utilisation) for nodes in nodes_tried]
+    utilization = _utilization(job, gpu, observed)
+    results = [_with_nodes(job, kind, gpu, nodes, utilization) for nodes in nodes_tried]
     runs = tuple(result for result in results if isinstance(result, Run))
     # Of several reasons that of the most nodes says most: it is not for want of nodes.
     return runs or next(result for result in reversed(results) if isinstance(result, NoRun))
@@ -109,7 +109,7 @@ def _nodes(kind: InstanceType, constraints: Constraints) -> tuple[int, ...] | No
 
 
 def _with_nodes(
-    job: Job, kind: InstanceType, gpu: GpuType, nodes: int, utilisation: Utilisation
+    job: Job, kind: InstanceType, gpu: GpuType, nodes: int, utilization: Utilization
 ) -> Run | NoRun:
     gpus = kind.gpu_count * nodes
     fit = best_fit(job, gpus, kind.gpu_memory_mib or _reported_mib(gpu))
@@ -121,7 +121,7 @@ def _with_nodes(
         gpu_share_milli=kind.gpu_share_milli,
         link_gb_per_s=_link_gb_per_s(kind, gpu, fit),
     )
-    work = duration_of(fit.job, hardware, fit.division, utilisation)
+    work = duration_of(fit.job, hardware, fit.division, utilization)
     if work is None:
         return NoRun(
             reason=RefusalReason.UNKNOWN_NETWORK,
@@ -130,7 +130,7 @@ def _with_nodes(
     return Run(nodes=nodes, fit=fit, work=work)
 
 
-def _utilisation(job: Job, gpu: GpuType, observed: ObservedThroughput | None) -> Utilisation:
+def _utilization(job: Job, gpu: GpuType, observed: ObservedThroughput | None) -> Utilization:
     if observed is None:
         return prior(job)
     then = observed.hardware

@@ -16,7 +16,7 @@ class IdlePolicy(Section):
     """Settings for the detection of idle runs, which hold GPUs but do not use them.
 
     A run is considered idle if all signals are known and quiet on all of its GPUs. The signals are
-    utilisation, SM activity, power, processor usage, and reported steps. If a signal is missing,
+    utilization, SM activity, power, processor usage, and reported steps. If a signal is missing,
     malformed or late, the run is considered active.
     """
 
@@ -36,7 +36,7 @@ class IdlePolicy(Section):
     """The grace period after an attempt starts, during which it is not checked. The same period
     applies between the warning and the stop."""
     under_used_below: Annotated[float, Field(ge=0, le=1)] = 0.3
-    """Runs with a mean utilisation below this value are reported as under-used."""
+    """Runs with a mean utilization below this value are reported as under-used."""
     notify: Sequence[Name] = ()
     """A list of Prefect notification blocks to which warnings are sent, for example
     `slack-webhook/gpu-idle`."""

@@ -37,7 +37,7 @@ class ScalePolicy(Section):
     kind that fits is used. If this list is empty, no scale hints are sent."""
     waiting_s: PositiveDuration = Field(default=300, alias="waiting")
     """Scale up if a run has been waiting longer than this."""
-    utilisation: Annotated[float, Field(gt=0, le=1)] = 0.8
+    utilization: Annotated[float, Field(gt=0, le=1)] = 0.8
     """Scale up if the fraction of a flavor's GPUs that is in use exceeds this value and a run is
     waiting for the flavor."""
     queued: Annotated[int, Field(ge=0)] = 10

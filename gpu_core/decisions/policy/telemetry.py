@@ -39,8 +39,8 @@ class TelemetryPolicy(Section):
         default=None, alias="planning_window"
     )
     """The period over which measurements are averaged for planning, from 1 minute to 1 hour. The
-    strategy `least-loaded` uses the utilisation and memory of shared GPUs. When a run is selected
-    for preemption, the lost work is weighted by the utilisation of its GPUs. If not set,
+    strategy `least-loaded` uses the utilization and memory of shared GPUs. When a run is selected
+    for preemption, the lost work is weighted by the utilization of its GPUs. If not set,
     measurements are not used for planning."""
     history_days: Annotated[int, Field(ge=0, le=366)] = 30
     """The number of days for which the activity of each GPU of a process pool is kept in the

@@ -155,7 +155,7 @@ def folded_activity(
 def load_by_node(use: ClusterUse) -> dict[str, float]:
     """The load of the GPUs of each node, as `NodeLoad.load_ratio`.
 
-    A node is left out as soon as the utilisation or the memory of one of its GPUs is unknown.
+    A node is left out as soon as the utilization or the memory of one of its GPUs is unknown.
     """
     by_gpu: dict[tuple[str, str], list[float | None]] = defaultdict(list)
     for each in use.devices:

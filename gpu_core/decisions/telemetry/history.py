@@ -15,7 +15,7 @@ from gpu_core.decisions.telemetry.summary import GpuTotals
 
 MINUTE = timedelta(minutes=1)
 
-# Minute of the hour; samples; in hundredths: utilisation (mean, 95%), busy part, SM activity;
+# Minute of the hour; samples; in hundredths: utilization (mean, 95%), busy part, SM activity;
 # temperature + 41 in degrees Celsius; memory in MiB; energy in joules. 255, and all bits set,
 # stand for "unknown".
 _WINDOW = struct.Struct("<BBBBBBBxII")

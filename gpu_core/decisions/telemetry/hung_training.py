@@ -1,6 +1,6 @@
 """Does a run hang, and which of its ranks is at fault?
 
-A collective that is stuck keeps its GPUs at a utilisation of 100% and raises no error. So the
+A collective that is stuck keeps its GPUs at a utilization of 100% and raises no error. So the
 signal is the progress that the run itself reports; then the power and the SM activity of its GPUs,
 because a kernel that spins draws less than the training did; then its peers, because one rank that
 waits makes all others wait.
@@ -376,7 +376,7 @@ def _text(
         parts.append(f"its steps took {first.median_step_s:.3g} s")
     load = first.load
     if load is not None:
-        parts.append(f"utilisation {format_ratio(load.utilization_ratio)}")
+        parts.append(f"utilization {format_ratio(load.utilization_ratio)}")
         if load.sm_active_ratio is not None:
             parts.append(f"SM activity {format_ratio(load.sm_active_ratio)}")
         if load.power_ratio is not None:

@@ -129,7 +129,7 @@ def _quiet(
 
 
 def is_under_used(mean_ratio: float | None, policy: IdlePolicy) -> bool:
-    """Is this mean utilisation to be reported as under-used? Not where it is unknown."""
+    """Is this mean utilization to be reported as under-used? Not where it is unknown."""
     return mean_ratio is not None and mean_ratio < policy.under_used_below
 
 
@@ -170,7 +170,7 @@ def _finding(
 def _signals(activity: RunActivity, use: RunUse, now: datetime) -> list[str]:
     """Each signal with its last value."""
     gpus = activity.gpus
-    parts = [f"utilisation {_ratios(gpus, lambda gpu: gpu.utilization)}"]
+    parts = [f"utilization {_ratios(gpus, lambda gpu: gpu.utilization)}"]
     if any(gpu.sm_active.is_known for gpu in gpus):
         parts.append(f"SM activity {_ratios(gpus, lambda gpu: gpu.sm_active)}")
     if any(gpu.power.is_known for gpu in gpus):

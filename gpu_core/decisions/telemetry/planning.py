@@ -57,7 +57,7 @@ def utilization_by_workload(
 ) -> dict[str, float]:
     """The part of the time in which the GPUs of each workload computed.
 
-    A workload is left out as soon as the utilisation of one of its GPUs is unknown.
+    A workload is left out as soon as the utilization of one of its GPUs is unknown.
 
     Args:
         windows: Minutes of GPUs that have ended.

@@ -9,7 +9,7 @@ from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.telemetry.samples import HIGHEST_W, GpuSample
 
 BUSY_RATIO = 0.05
-"""From this utilisation on a GPU is busy: under 5% counts as idle in the field's tools."""
+"""From this utilization on a GPU is busy: under 5% counts as idle in the field's tools."""
 
 _PERCENTILE = 0.95
 
@@ -48,7 +48,7 @@ class GpuTotals:
 
     @property
     def utilization_samples(self) -> int:
-        """How many samples had a utilisation?"""
+        """How many samples had a utilization?"""
         return sum(self.utilization_counts)
 
     def with_sample(self, sample: GpuSample) -> "GpuTotals":

@@ -2,13 +2,13 @@
 
 from gpu_core.decisions.telemetry.summary import JOULES_PER_KWH, GpuUse
 
-SIMULATED = "Utilisation and energy are simulated: virtual GPUs have none."
+SIMULATED = "Utilization and energy are simulated: virtual GPUs have none."
 
 _UNKNOWN = "–"
 
 
 def use_cells(use: GpuUse) -> tuple[str, str]:
-    """Mean utilisation and energy; a dash for what is unknown.
+    """Mean utilization and energy; a dash for what is unknown.
 
     >>> use_cells(GpuUse(utilization_mean_ratio=0.5))
     ('50%', '–')

@@ -153,8 +153,8 @@ POLICY: Mapping[str, tuple[str, str]] = {
         "scale.offers.0.gpus_per_node: is missing; allowed: a whole number from 1 to 64; add gpus_per_node to scale.offers.0",
     ),
     "a percentage for a part": (
-        "scale: {utilisation: 80}",
-        "scale.utilisation: is too large (got 80); allowed: over 0 to 1",
+        "scale: {utilization: 80}",
+        "scale.utilization: is too large (got 80); allowed: over 0 to 1",
     ),
     "a weekday in full": (
         "calendar: {closures: [{name: x, nodes: [a], weekly: {weekdays: [sunday], starts: '02:00', ends: '06:00'}}]}",

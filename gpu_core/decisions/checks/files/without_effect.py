@@ -88,7 +88,7 @@ _RULES = (
     ),
     _Rule(
         section="scale",
-        keys=("waiting_s", "utilisation", "queued", "idle_s"),
+        keys=("waiting_s", "utilization", "queued", "idle_s"),
         is_idle=lambda policy: not policy.scale.offers
         and policy.kubernetes.provisioner is Provisioner.FIXED,
         why="`scale.offers` is empty, so that no nodes can be provisioned",

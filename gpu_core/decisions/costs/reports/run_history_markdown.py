@@ -20,7 +20,7 @@ _KEY = re.compile(r"/(\d+)-(\d+)$")
 # A window of 400 px shows each of these tables without scrolling sideways.
 _COST = ("Attempt", "Cost", "Ended", "Held for")
 _GPUS = ("Attempt", "GPUs", "Admitted (UTC)")
-_USE = ("Attempt", "Utilisation", "Energy")
+_USE = ("Attempt", "Utilization", "Energy")
 _SAVES = ("Attempt", "Started from", "Saved")
 COLUMNS = (*_COST, *_GPUS[1:], *_USE[1:], *_SAVES[1:])
 
@@ -54,7 +54,7 @@ def attempts_markdown(attempts: Sequence[Attempt], mlflow: MlflowPages | None = 
     use_rows = [*map(_use_row, shown), ("**Total**", *use_cells(use))]
     notes = [SIMULATED] if use.is_simulated else []
     tables = [costs, "### GPUs", table(_GPUS, map(_gpus_row, shown))]
-    tables += ["### Utilisation", table(_USE, use_rows), *notes, *hosts]
+    tables += ["### Utilization", table(_USE, use_rows), *notes, *hosts]
     tables += ["### Checkpoints", table(_SAVES, map(_save_row, shown))]
     return "\n\n".join([total, *stories, *tables]) + "\n"
 

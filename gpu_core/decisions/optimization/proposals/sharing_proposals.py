@@ -109,7 +109,7 @@ def gpu_needs(facts: Sequence[RunFact]) -> GpuNeeds | None:
 
 
 def _used(attempts: Sequence[Attempt]) -> tuple[float, int] | None:
-    """The mean utilisation and the most memory over the attempts of a run; None: unknown."""
+    """The mean utilization and the most memory over the attempts of a run; None: unknown."""
     if any(attempt.gpus != 1 or attempt.gpu_count != 1 for attempt in attempts):
         return None
     samples = busy = 0.0
@@ -140,7 +140,7 @@ def sharing_case(
     Args:
         facts: The runs of one deployment.
         everything: The runs of all, for the parts that the pool has.
-        idle: From which mean utilisation on a GPU is not under-used.
+        idle: From which mean utilization on a GPU is not under-used.
         period: The days that are judged.
         seed: Of the draws.
     """

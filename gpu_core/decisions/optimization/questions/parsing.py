@@ -30,7 +30,7 @@ _SAME = {
     "deployment": "workload", "flow": "workload", "job": "workload", "costly": "expensive",
     "costliest": "expensive", "dearest": "expensive", "priciest": "expensive",
     "spend": "cost", "spent": "cost", "spending": "cost", "gpus": "gpu",
-    "utilization": "utilisation",
+    "utilization": "utilization",
     "failed": "failure", "fail": "failure", "failing": "failure", "wasted": "waste",
     "longest": "long", "largest": "expensive", "instance": "node", "machine": "node",
 }  # fmt: skip

@@ -172,7 +172,7 @@ QUESTIONS = (
     _waste("what did idle GPUs cost", "deployment", Purpose.IDLE, also=("cost of idle GPUs",)),
     _waste("which runs left GPUs idle", "run", Purpose.IDLE, also=("most expensive idle runs",)),
     Question(text="least used GPUs by workload", by="deployment", measure=Measure.BUSY,
-             also=("GPU utilisation by workload", "utilisation by workload"), is_ascending=True),
+             also=("GPU utilization by workload", "utilization by workload"), is_ascending=True),
     Question(text="how much did checkpoints save", by="deployment", measure=Measure.SAVED,
              also=("what did checkpoints save",)),
     Question(text="how did runs end", by="end_reason", measure=Measure.ENDS,

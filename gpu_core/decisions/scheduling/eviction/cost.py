@@ -24,7 +24,7 @@ class Loss(NamedTuple):
 
     lost: int = 0
     """Thousandths of GPU × s × micro-USD / h, or without the price where one is missing. Where
-    utilisation is measured, times that."""
+    utilization is measured, times that."""
     victims: int = 0
     priority_points: int = 0
     half_hours_paid: int = 0
@@ -81,7 +81,7 @@ class Candidates(Mapping[str, PreemptionCandidate]):
         holdings: All holdings.
         policy: For prices.
         now_s: The cycle's moment.
-        utilization: The measured utilisation of workloads' GPUs, 0 to 1, by id: what one would lose
+        utilization: The measured utilization of workloads' GPUs, 0 to 1, by id: what one would lose
             is compared by the part of the time in which it worked. Missing: all of it.
     """
 

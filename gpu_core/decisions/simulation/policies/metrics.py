@@ -43,7 +43,7 @@ class Metrics:
     mean_bounded_slowdown: float | None
     makespan_s: float
     """From the first submission to the last end."""
-    utilisation: float | None
+    utilization: float | None
     """Share of the GPU-seconds that did work that was kept; checkpoints are no work."""
     allocated: float | None
     """Share of the GPU-seconds that were allocated."""
@@ -83,7 +83,7 @@ def metrics(
     with them also what they cost it.
 
     Args:
-        horizon_s: Utilisation is over [0, horizon]; None: over [0, the last end].
+        horizon_s: Utilization is over [0, horizon]; None: over [0, the last end].
         entitlements: Weights by team, for the share error; None: no share error.
         micro_usd_per_gpu_hour: Prices; None: none.
     """
@@ -103,7 +103,7 @@ def metrics(
         mean_completion_s=_mean([completion_s(o) for o in done]),
         mean_bounded_slowdown=_mean([bounded_slowdown(o) for o in done]),
         makespan_s=end_s - min((o.job.submit_s for o in outcomes), default=0.0),
-        utilisation=_share(_busy_gpu_s(outcomes, window_s, useful=True), capacity_gpu_s),
+        utilization=_share(_busy_gpu_s(outcomes, window_s, useful=True), capacity_gpu_s),
         allocated=_share(_busy_gpu_s(outcomes, window_s, useful=False), capacity_gpu_s),
         preemptions=sum(o.preemptions for o in outcomes),
         interruptions=sum(o.interruptions for o in outcomes),

@@ -36,4 +36,4 @@ def test_each_attempt_with_gpus_has_a_row():
 
 def test_what_is_simulated_is_said():
     table = table_of((GpuSummary(gpu_id="virtual-0", samples=1, is_simulated=True),))
-    assert table.caption == "Utilisation and energy are simulated: virtual GPUs have none."
+    assert table.caption == "Utilization and energy are simulated: virtual GPUs have none."

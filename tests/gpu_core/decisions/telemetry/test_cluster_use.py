@@ -67,8 +67,8 @@ LONG = 90
         pytest.param({"utilization": 0.5}, 0.01, False, id="it computes"),
         pytest.param({}, 1.0, False, id="its processor works"),
         pytest.param({}, None, False, id="its processor is not known"),
-        pytest.param({"utilization": None}, 0.01, False, id="its utilisation is not known"),
-        pytest.param({"utilization": 9.0}, 0.01, False, id="its utilisation is no ratio"),
+        pytest.param({"utilization": None}, 0.01, False, id="its utilization is not known"),
+        pytest.param({"utilization": 9.0}, 0.01, False, id="its utilization is no ratio"),
     ],
 )
 def test_a_run_in_pods_is_idle_when_all_signals_are_known_and_quiet(of_gpu, of_cores, want):
@@ -116,7 +116,7 @@ def test_a_run_is_not_judged_until_all_of_its_gpus_are_known():
     assert judged([], until=0) is None
 
 
-def test_the_load_of_a_node_is_the_larger_of_utilisation_and_memory():
+def test_the_load_of_a_node_is_the_larger_of_utilization_and_memory():
     use = ClusterUse()
     for n in range(4):
         points = [
@@ -129,7 +129,7 @@ def test_the_load_of_a_node_is_the_larger_of_utilisation_and_memory():
     assert load_by_node(use) == {"n1": pytest.approx((0.45 + 0.8) / 2)}
 
 
-def test_the_utilisation_of_a_run_is_that_of_all_of_its_gpus():
+def test_the_utilization_of_a_run_is_that_of_all_of_its_gpus():
     points = [*gpu(0, utilization=0.2), *gpu(0, gpu_id="GPU-b", utilization=0.4)]
     use = ClusterUse().with_points(points)
     assert utilization_of(use, [POD], 2) == pytest.approx(0.3)

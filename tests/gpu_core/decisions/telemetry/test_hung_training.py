@@ -280,7 +280,7 @@ def test_the_sentence_names_rank_node_gpu_and_signals():
     found = find_hang([RANK], None, SIX_MINUTES)
     assert found.text == (
         "No progress for 6m 10s after step 145: rank 3 on n1 (GPU-d) spins, its steps took 1.2 s, "
-        "utilisation 100%, SM activity 5%, power 35% of the limit, 1.0 processor cores."
+        "utilization 100%, SM activity 5%, power 35% of the limit, 1.0 processor cores."
     )
 
 

@@ -127,7 +127,7 @@ def test_what_a_run_reports_counts(use, workload_type, want, want_idle):
 def test_every_signal_is_named():
     found = judged(used_then(QUIET), RunUse(progressed_at=minutes(8), used_at=minutes(5)))
     assert found.text == (
-        "Finished, but holding its GPUs for 49m 00s: utilisation 0%, SM activity 0%, power 10% "
+        "Finished, but holding its GPUs for 49m 00s: utilization 0%, SM activity 0%, power 10% "
         "of the limit, 40.0 GiB of GPU memory held, 0.01 processor cores, last step 52m 00s ago, "
         "last use 55m 00s ago."
     )

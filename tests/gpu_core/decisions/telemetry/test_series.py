@@ -37,7 +37,7 @@ def only(*found):
         pytest.param("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.5, 0.5, id="the engine's activity"),
     ],
 )
-def test_a_utilisation_is_a_ratio_or_unknown(name, value, want):
+def test_a_utilization_is_a_ratio_or_unknown(name, value, want):
     assert only(series(name, value)).sample.utilization_ratio == want
 
 

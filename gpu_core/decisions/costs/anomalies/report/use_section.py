@@ -13,7 +13,7 @@ from gpu_core.decisions.telemetry.idle_state import is_under_used
 from gpu_core.decisions.telemetry.use_text import format_ratio
 
 _MOST_ROWS = 10
-_HEAD = ("Cost", "Used", "Idle", "Unmeasured", "Utilisation")
+_HEAD = ("Cost", "Used", "Idle", "Unmeasured", "Utilization")
 
 
 def use_section(costs: Sequence[RunCost], window: Window) -> list[str]:

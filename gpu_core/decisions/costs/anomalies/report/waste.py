@@ -1,6 +1,6 @@
 """The cost of GPUs while nothing ran on them, by run and team: the parts add up to the cost.
 
-An attempt's idle part is the part of its samples with a utilisation under 5%, over all its GPUs.
+An attempt's idle part is the part of its samples with a utilization under 5%, over all its GPUs.
 It is known when the attempt has ended; an attempt that was not sampled, or on virtual GPUs, is
 unmeasured, which is never the same as used.
 """
@@ -75,7 +75,7 @@ def idle_part(attempt: Attempt) -> Fraction | None:
 
 
 def mean_utilization(costs: Iterable[RunCost]) -> float | None:
-    """The mean utilisation of all GPUs of these runs that were measured; None: none was."""
+    """The mean utilization of all GPUs of these runs that were measured; None: none was."""
     summaries = [
         summary
         for cost in costs

@@ -1,7 +1,7 @@
 """The time that a job takes, from its operations and the hardware's limits, or its own history.
 
 The slowest of three limits counts: arithmetic, memory bandwidth and communication, which overlap
-(a roofline; Williams et al. 2009). Of its peak a part is reached, the utilisation.
+(a roofline; Williams et al. 2009). Of its peak a part is reached, the utilization.
 
 Sources: 6 operations for each parameter and token of training, 2 for inference, 2 more with full
 recomputing: Kaplan et al. 2020, section 2.1; Narayanan et al. 2021, section 5.1. Communication:
@@ -29,7 +29,7 @@ PCIE_GB_PER_S = 32.0
 """Between GPUs without NVLink: what PCIe 4.0 x16 can do in one direction at most."""
 
 _OTHER_GPU_TYPE_FACTOR = 1.3
-"""How far the utilisation of one GPU type is thought to be from that of another, either way.
+"""How far the utilization of one GPU type is thought to be from that of another, either way.
 Careful methods are 12% off (Habitat, Yu et al. 2021); this is a crude one."""
 
 
@@ -45,7 +45,7 @@ class Basis(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Utilisation:
+class Utilization:
     """The reached part of the limiting peak (for arithmetic: the MFU), with its bounds."""
 
     low: float
@@ -105,10 +105,10 @@ _SPEECH_PRIORS = {True: (0.10, 0.20, 0.35), False: (0.01, 0.023, 0.08)}
 _DIFFUSION_PRIORS = {True: (0.15, 0.30, 0.45), False: (0.20, 0.35, 0.50)}
 
 
-def prior(job: Job) -> Utilisation:
+def prior(job: Job) -> Utilization:
     """The part of the peak that is usual for such a job."""
     low, likely, high = _usual_bounds(job)
-    return Utilisation(low=low, likely=likely, high=high)
+    return Utilization(low=low, likely=likely, high=high)
 
 
 def _usual_bounds(job: Job) -> tuple[float, float, float]:
@@ -137,31 +137,31 @@ def flop_per_unit(job: Job) -> float:
 
 
 def duration_of(
-    job: Job, hardware: Hardware, division: Division, utilisation: Utilisation
+    job: Job, hardware: Hardware, division: Division, utilization: Utilization
 ) -> Duration | None:
     """How long does the job take on this hardware? None: the chip cannot compute so, or
     the connection of its GPUs is unknown.
 
     Args:
         division: What the GPUs divide between them; decides how much they exchange.
-        utilisation: Which part of the peak is reached.
+        utilization: Which part of the peak is reached.
     """
     limits = _limits_s(job, hardware, division)
     if limits is None:
         return None
     limit = max(limits, key=lambda name: limits[name])
     return Duration(
-        low_s=limits[limit] / utilisation.high,
-        likely_s=limits[limit] / utilisation.likely,
-        high_s=limits[limit] / utilisation.low,
+        low_s=limits[limit] / utilization.high,
+        likely_s=limits[limit] / utilization.likely,
+        high_s=limits[limit] / utilization.low,
         limit=limit,
-        basis=utilisation.basis,
+        basis=utilization.basis,
     )
 
 
 def learned(
     job: Job, observed: ObservedThroughput, division: Division, gpu_type: str
-) -> Utilisation:
+) -> Utilization:
     """The part of the peak that this job reaches on a GPU type, by its own history.
 
     Args:
@@ -190,8 +190,8 @@ def learned(
     at_peak_per_s = job.amount / max(limits.values())
     low, likely, high = _spread([speed / at_peak_per_s for speed in observed.units_per_s])
     if observed.hardware.gpu.name == gpu_type:
-        return Utilisation(low=low, likely=likely, high=high, basis=Basis.OBSERVED)
-    return Utilisation(
+        return Utilization(low=low, likely=likely, high=high, basis=Basis.OBSERVED)
+    return Utilization(
         low=low / _OTHER_GPU_TYPE_FACTOR,
         likely=likely,
         high=high * _OTHER_GPU_TYPE_FACTOR,

@@ -91,7 +91,7 @@ def test_what_the_gpus_did_stands_with_each_attempt_and_in_the_total() -> None:
         for number, summaries in ((1, done), (2, idle), (3, None))
     ]  # fmt: skip
     page = attempts_markdown(attempts)
-    assert "| Attempt | Utilisation | Energy |" in page
+    assert "| Attempt | Utilization | Energy |" in page
     cells = [[cell.strip() for cell in row.split("|")[2:4]] for row in tables_of(page)[2]]
     assert cells == [["90%", "2.0 Wh"], ["10%", "1.0 Wh"], ["–", "–"], ["70%", "3.0 Wh"]]
     assert "simulated" not in page
@@ -111,10 +111,10 @@ def test_what_its_processes_took_stands_below_the_table() -> None:
 
 
 def test_simulated_use_says_so() -> None:
-    """Virtual GPUs have no utilisation."""
+    """Virtual GPUs have no utilization."""
     virtual = (GpuSummary(gpu_id="virtual-0", samples=3, is_simulated=True),)
     attempt = make_attempt("run", 1, admitted_at=at(0), released_at=at(1), gpu_summaries=virtual)
-    note = "\n\nUtilisation and energy are simulated: virtual GPUs have none.\n"
+    note = "\n\nUtilization and energy are simulated: virtual GPUs have none.\n"
     assert note in attempts_markdown([attempt])
 
 

@@ -75,7 +75,7 @@ def busy(gpus: int, node: str = "n1") -> Any:
         ),
         pytest.param(
             {"nodes": (make_node(),), "allocations": (busy(7),), "pending": (waiting(for_s=1),)},
-            ("utilisation",),
+            ("utilization",),
             1,
             id="over 80% in use",
         ),

@@ -67,7 +67,7 @@ def test_the_numbers_of_a_small_replay() -> None:
     assert found.mean_completion_s == 1000
     assert found.mean_bounded_slowdown == pytest.approx((1 + 1000 / 600) / 2)
     assert found.allocated == pytest.approx((16_000 + 600) / 20_000)
-    assert found.utilisation == pytest.approx((16_000 + 500) / 20_000)
+    assert found.utilization == pytest.approx((16_000 + 500) / 20_000)
     assert found.lost_gpu_h == pytest.approx(100 / 3600)
     assert (found.preemptions, found.deadlines, found.deadlines_met) == (1, 2, 1)
     assert found.cost_micro_usd is None
@@ -94,7 +94,7 @@ def test_what_interruptions_and_checkpoints_cost() -> None:
     found = metrics(Simulation(outcomes=(interrupted,), cycles=2), gpus=2)
     assert (found.interruptions, found.recoveries, found.mean_recovery_s) == (1, 1, 1800)
     assert (found.lost_gpu_h, found.checkpoint_gpu_h) == (1.0, 0.5)
-    assert found.utilisation == pytest.approx(4500 / 9000)
+    assert found.utilization == pytest.approx(4500 / 9000)
 
 
 def test_an_interrupted_job_that_never_gets_gpus_again_has_not_recovered() -> None:

@@ -12,7 +12,7 @@ from gpu_core.decisions.requests.requirements.estimates.duration import (
     Basis,
     Hardware,
     ObservedThroughput,
-    Utilisation,
+    Utilization,
     duration_of,
     flop_per_unit,
     learned,
@@ -23,7 +23,7 @@ from gpu_core.decisions.requests.requirements.jobs.job import Recompute
 from gpu_core.testing.builders.jobs import make_job
 
 DAY_S = 86_400
-PEAK = Utilisation(low=1, likely=1, high=1)
+PEAK = Utilization(low=1, likely=1, high=1)
 
 
 def on(gpu_type, gpus=1, **changes):
@@ -33,7 +33,7 @@ def on(gpu_type, gpus=1, **changes):
 def test_gpt_3_on_1024_a100s_takes_34_days():
     """Narayanan et al. 2021, section 5.1: 300B tokens at 140 of 312 TFLOPS, all recomputed."""
     job = make_job(175.0, recompute=Recompute.FULL, amount=300e9)
-    reached = Utilisation(low=0.4, likely=140 / 312, high=0.5)
+    reached = Utilization(low=0.4, likely=140 / 312, high=0.5)
     found = duration_of(job, on("a100-80gb", 1024), WHOLE, reached)
     assert found.likely_s / DAY_S == pytest.approx(34, rel=0.05)
     assert (found.limit, found.basis) == ("arithmetic", Basis.PRIOR)
