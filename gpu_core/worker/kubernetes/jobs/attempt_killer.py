@@ -59,12 +59,13 @@ class AttemptKiller:
             False: something of it lives, or that is unknown.
         """
         attempt_id = running.attempt.attempt_id
-        deadline_s = anyio.current_time() + _KILL_WAIT_S
         self._output.follow(running)  # it may have ended before a cycle
         self._causes.note(attempt_id)
         if self._objects.live(attempt_id, fenced):
+            await self._output.finish_reading(running)
             await self._output.keep_last_lines(running)
             await self._objects.delete(attempt_id, fenced, grace_s=KILL_GRACE_S)
+        deadline_s = anyio.current_time() + _KILL_WAIT_S
         while self._objects.live(attempt_id, fenced):
             if anyio.current_time() >= deadline_s:
                 return False

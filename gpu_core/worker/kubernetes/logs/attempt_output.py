@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import anyio
+
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.kubernetes.manifests.container import main_container
 from gpu_core.decisions.kubernetes.manifests.gang import is_first, node_rank
@@ -16,6 +18,9 @@ from gpu_core.worker.kubernetes.jobs.operator_job_status import is_custom_runnin
 from gpu_core.worker.kubernetes.jobs.operator_jobs import is_run_by_operator
 from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns, begun_pods
 from gpu_core.worker.kubernetes.logs.final_logs import FinalLogs
+
+# A silent node answers no request for a log, and the rest of its gang holds GPUs meanwhile.
+_READ_S = 10.0
 
 
 class AttemptOutput:
@@ -93,6 +98,19 @@ class AttemptOutput:
         if self.containers and self.containers.follows(attempt_id, pod["metadata"]["uid"]):
             return
         await self._final_logs.keep(attempt_id, pod)
+
+    async def finish_reading(self, running: AttemptState) -> None:
+        """Read what its pods that have ended wrote, to the end: with its Job the pods go.
+
+        A log that cannot be read in time, such as that of a silent node, is not waited for.
+        """
+        if self.containers is None:
+            return
+        attempt_id = running.attempt.attempt_id
+        ended = [pod for pod in self._view.pods_of(attempt_id) if is_done(pod)]
+        with anyio.move_on_after(_READ_S):
+            for pod in ended:
+                await self.containers.wait_until_read(attempt_id, str(pod["metadata"]["uid"]))
 
     async def last_lines(self, running: AttemptState) -> tuple[str, ...]:
         """The end of what the pod wrote that says why it ended; none where its run has it."""

@@ -30,8 +30,6 @@ _LAST_LINES = 20
 
 _REPORTS_AT_ONCE = 2
 
-# How many runs the server returns at most in one answer.
-
 _TELLERS = {SUBMITTER: 0, HEAD: 1}
 
 
@@ -70,6 +68,7 @@ class ContainerRuns:
         self._being_reported: set[str] = set()
         self._reported_running: set[str] = set()
         self._followed: dict[str, dict[str, deque[str]]] = {}
+        self._unread: dict[str, dict[str, anyio.Event]] = {}
 
     def begin(self, attempt_id: str) -> None:
         """This worker creates the attempt: no other one has followed its output."""
@@ -120,7 +119,29 @@ class ContainerRuns:
             is_over=lambda: self._is_over(running, uid),
             position=position,
         )
-        self._tasks.start_soon(self._output.follow, output)
+        unread = self._unread.setdefault(attempt_id, {})
+        unread[uid] = anyio.Event()
+        self._tasks.start_soon(self._read, output, unread, uid)
+
+    async def _read(
+        self, output: ContainerOutput, unread: dict[str, anyio.Event], uid: str
+    ) -> None:
+        try:
+            await self._output.follow(output)
+        finally:
+            unread.pop(uid).set()
+
+    async def wait_until_read(self, attempt_id: str, uid: str) -> None:
+        """Wait until the output of a pod that has ended was read to its end, if it is followed.
+
+        Args:
+            attempt_id: Whose pod.
+            uid: Of the pod.
+        """
+        event = self._unread.get(attempt_id, {}).get(uid)
+        if event is not None:
+            self._output.hurry(f"{attempt_id}/{uid}")
+            await event.wait()
 
     def follows(self, attempt_id: str, uid: str) -> bool:
         """Is this pod's output in the run's log?"""
@@ -195,6 +216,7 @@ class ContainerRuns:
         self._reported_running.discard(attempt_id)
         self._turns.pop(attempt_id, None)
         self._followed.pop(attempt_id, None)
+        self._unread.pop(attempt_id, None)
 
 
 def begun_pods(pods: Sequence[Json]) -> list[Json]:

@@ -128,6 +128,26 @@ def test_the_output_of_the_node_of_a_container_job_that_failed_is_logged(followe
     anyio.run(scenario)
 
 
+class SlowLogs(Logs):
+    """Opens a log late: after a deletion, if one comes, which takes the logs of all its nodes."""
+
+    def __init__(self, pods):
+        super().__init__(pods)
+        self.deleted = anyio.Event()
+
+    async def handle(self, request):
+        if request.method == "DELETE":
+            answer = await super().handle(request)
+            self.deleted.set()
+            return answer
+        if request.path.endswith("/log"):
+            with anyio.move_on_after(0.3):
+                await self.deleted.wait()
+            if self.deleted.is_set():
+                return web.json_response({"message": "not found"}, status=404)
+        return await super().handle(request)
+
+
 RUN_ID = "00000000-0000-0000-0000-000000000007"
 
 
@@ -221,3 +241,36 @@ def test_the_output_of_a_gang_has_the_rank_of_each_node(monkeypatch, caplog, var
     assert sorted(reported) == want
     if "[node 1] rank-1" in want:
         assert last_lines == ("rank-1",)  # of the node whose failure is the cause
+
+
+def test_a_node_that_failed_at_once_is_read_before_the_rest_of_its_gang_is_deleted(
+    monkeypatch, caplog
+):
+    """No cycle saw it run, so that nothing has followed its output."""
+    monkeypatch.setattr(containers, "OutputLog", ItsRun)
+    pods = [of_rank(0, "Running"), of_rank(1, "Failed", 3)]
+
+    async def scenario():
+        server = SlowLogs(pods)
+        async with serving(server) as client, anyio.create_task_group() as tasks:
+            infrastructure, attempt = of_cluster(client), running(attempt_id="a")
+            attempt.attempt = replace(attempt.attempt, flow_run_id=RUN_ID)
+            attempt.variables = TORCHRUN
+            attempt.workload = with_shape(attempt.workload, nodes=2)
+            infrastructure._output.containers = ContainerRuns(
+                ItsRun(),
+                OutputFollower(client, MissingRights()),
+                tasks,
+                infrastructure._output.is_over,
+                StartsFirst(),
+            )
+            for pod in pods:
+                infrastructure._view._pod_changed(None, pod)
+            server.gone = lambda pod: infrastructure._view._pod_changed(pod, None)
+            assert await infrastructure.kill(attempt)
+            tasks.cancel_scope.cancel()
+
+    with caplog.at_level(logging.INFO, "its run"):
+        anyio.run(scenario)
+    reported = [record.getMessage() for record in caplog.records if record.name == "its run"]
+    assert "[node 1] rank-1" in reported
