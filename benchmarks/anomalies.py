@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.cost_faults import BEFORE_DAYS, DAY, FAULTS, Record, records_with_fault
 from benchmarks.cost_years import FIRST_DAY, KINDS, LEARNING_DAYS, CostYear, make_year
-from benchmarks.numenta import PROFILES, LabelledSeries, normalised_score, read_series
+from benchmarks.numenta import PROFILES, LabeledSeries, normalized_score, read_series
 from benchmarks.report import circumstances, write
 from gpu_core.decisions.costs.anomalies.decomposition.decomposition import Decomposition
 from gpu_core.decisions.costs.anomalies.decomposition.explanation import Explainer
@@ -105,7 +105,7 @@ def measure_years(rule: str, kind: str, noise_cv: float, years: int) -> Found:
     )  # fmt: skip
 
 
-def hourly_alerts(series: LabelledSeries) -> Alerts:
+def hourly_alerts(series: LabeledSeries) -> Alerts:
     """The first hours of the anomalies that the default rule finds; it knows no label."""
     values = [round(value * _MICRO) for value in series.values]
     floor = max(1, round(0.01 * float(np.median(values[: series.learning]))))
@@ -113,14 +113,14 @@ def hourly_alerts(series: LabelledSeries) -> Alerts:
     return [n for n, point in enumerate(points) if point.is_new]
 
 
-def over_ratio(series: LabelledSeries) -> Alerts:
+def over_ratio(series: LabeledSeries) -> Alerts:
     """The plain rule on hours: 20% over the mean of the 7 days before."""
     values = np.array(series.values)
     means = [values[max(0, n - 168) : n].mean() if n else np.inf for n in range(len(values))]
     return np.flatnonzero(values > 1.2 * np.array(means)).tolist()
 
 
-def deviations(series: LabelledSeries) -> list[float]:
+def deviations(series: LabeledSeries) -> list[float]:
     """How many standard deviations of the 7 days before is each hour over their mean?"""
     values = np.array(series.values)
     found = [0.0] * 2
@@ -130,12 +130,12 @@ def deviations(series: LabelledSeries) -> list[float]:
     return found
 
 
-def best_tuned(series: Sequence[LabelledSeries]) -> tuple[float, float]:
+def best_tuned(series: Sequence[LabeledSeries]) -> tuple[float, float]:
     """The best k for a mean plus k standard deviations, chosen by the labels, and its score."""
     scores = {each.name: np.array(deviations(each)) for each in series}
 
     def score(k: float) -> float:
-        return normalised_score(series, lambda each: np.flatnonzero(scores[each.name] >= k))
+        return normalized_score(series, lambda each: np.flatnonzero(scores[each.name] >= k))
 
     reached = np.concatenate(list(scores.values()))
     candidates = np.unique(reached[(reached > 2) & (reached < 12)])
@@ -143,14 +143,14 @@ def best_tuned(series: Sequence[LabelledSeries]) -> tuple[float, float]:
 
 
 def measure_numenta(folder: Path) -> dict[str, float]:
-    """The normalised scores of the rules on the six cost series."""
+    """The normalized scores of the rules on the six cost series."""
     series = read_series(folder)
     ours = {each.name: hourly_alerts(each) for each in series}
     scores = {
-        f"seasonal, {profile}": normalised_score(series, lambda each: ours[each.name], profile)
+        f"seasonal, {profile}": normalized_score(series, lambda each: ours[each.name], profile)
         for profile in PROFILES
     }
-    scores["rolling mean + 20%, standard"] = normalised_score(series, over_ratio)
+    scores["rolling mean + 20%, standard"] = normalized_score(series, over_ratio)
     k, tuned = best_tuned(series)
     scores[f"mean + k sigma, k = {k:.2f} chosen by the labels, standard"] = tuned
     return scores

@@ -49,7 +49,7 @@ def measure(samples: int) -> str:
     from gpu_core.adapters.nvml import GpuSampler
 
     sampler = GpuSampler()
-    found = sampler.sample(datetime.now(UTC))  # initialises the driver
+    found = sampler.sample(datetime.now(UTC))  # initializes the driver
     began_s = time.process_time()
     for _ in range(samples):
         sampler.sample(datetime.now(UTC))

@@ -1,7 +1,7 @@
 """Scores alerts as the Numenta Anomaly Benchmark does, on its cost series.
 
 Lavin and Ahmad, "Evaluating Real-time Anomaly Detection Algorithms: the Numenta Anomaly Benchmark",
-2015. The earliest alert in a labelled window counts, the more the earlier it is; an alert outside
+2015. The earliest alert in a labeled window counts, the more the earlier it is; an alert outside
 costs 0.11, less shortly after a window; a missed window costs 1. The first 15% of a series, at
 most 750 points, are for learning. 0 is silence, 100 an alert at each window's first point alone.
 """
@@ -21,13 +21,13 @@ _MOST_LEARNING = 750
 
 
 @dataclass(frozen=True)
-class LabelledSeries:
+class LabeledSeries:
     """A published series, and where people saw an anomaly.
 
     Attributes:
         name: Its file.
         values: One for each hour.
-        windows: The first and the last index of each labelled window, in order.
+        windows: The first and the last index of each labeled window, in order.
     """
 
     name: str
@@ -40,14 +40,14 @@ class LabelledSeries:
         return min(int(0.15 * len(self.values)), _MOST_LEARNING)
 
 
-def read_series(folder: Path) -> list[LabelledSeries]:
+def read_series(folder: Path) -> list[LabeledSeries]:
     """All series of a folder, by its `windows.json`."""
     labels = json.loads((folder / "windows.json").read_text())
     by_name = {key.rsplit("/", 1)[-1]: windows for key, windows in labels.items()}
     return [_read(path, by_name[path.name]) for path in sorted(folder.glob("*.csv"))]
 
 
-def _read(path: Path, windows: Iterable[Sequence[str]]) -> LabelledSeries:
+def _read(path: Path, windows: Iterable[Sequence[str]]) -> LabeledSeries:
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     moments = [datetime.fromisoformat(row["timestamp"]) for row in rows]
@@ -56,12 +56,12 @@ def _read(path: Path, windows: Iterable[Sequence[str]]) -> LabelledSeries:
         first, last = datetime.fromisoformat(start), datetime.fromisoformat(end)
         inside = [n for n, moment in enumerate(moments) if first <= moment <= last]
         places.append((inside[0], inside[-1]))
-    return LabelledSeries(path.name, tuple(float(row["value"]) for row in rows), tuple(places))
+    return LabeledSeries(path.name, tuple(float(row["value"]) for row in rows), tuple(places))
 
 
-def normalised_score(
-    series: Sequence[LabelledSeries],
-    alerts_of: Callable[[LabelledSeries], Iterable[int]],
+def normalized_score(
+    series: Sequence[LabeledSeries],
+    alerts_of: Callable[[LabeledSeries], Iterable[int]],
     profile: str = "standard",
 ) -> float:
     """How good are these alerts, from 0 for silence to 100?"""
@@ -72,7 +72,7 @@ def normalised_score(
 
 
 def _score(
-    series: LabelledSeries, alerts: Iterable[int], false_cost: float, missed_cost: float
+    series: LabeledSeries, alerts: Iterable[int], false_cost: float, missed_cost: float
 ) -> float:
     best = dict.fromkeys(series.windows, -missed_cost)
     false = 0.0

@@ -186,7 +186,7 @@ def _sharing(seed: int) -> tuple[Case, Days]:
     # Every fourth history's runs use most of the memory, and do not fit into a part.
     sharing = Sharing(
         busy=0.03 + 0.25 * history.chance(),
-        neighbours_busy=0.1 + 0.8 * history.chance(),
+        neighbors_busy=0.1 + 0.8 * history.chance(),
         parts=2 if history.chance() < 0.5 else 4,
         memory_gib=75.0 if seed % 4 == 0 else 10.0,
     )

@@ -4,7 +4,7 @@
 
 In each history some deployments have a change that saves money, others have none. Every proposal is
 applied: the days after it are generated with the change, and measured as an applied proposal is.
-Saves, neighbours on a GPU and machines come from other models than those that predict.
+Saves, neighbors on a GPU and machines come from other models than those that predict.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Runs on a part of a GPU, slowed down by their neighbours as customers of a queue are.
+"""Runs on a part of a GPU, slowed down by their neighbors as customers of a queue are.
 
 Each run computes on the GPU, and between that does something else. A kernel waits for those of the
-neighbours that are on the GPU: approximate mean value analysis of a closed queueing network
+neighbors that are on the GPU: approximate mean value analysis of a closed queueing network
 (Schweitzer, International Conference on Stochastic Control and Optimization, 1979). The predictor
-knows neither who the neighbours are nor this model.
+knows neither who the neighbors are nor this model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,13 +33,13 @@ class Sharing:
 
     Attributes:
         busy: The part of its time in which a run computes on the GPU when it is alone.
-        neighbours_busy: The same of those that it may share it with, in the mean.
+        neighbors_busy: The same of those that it may share it with, in the mean.
         parts: Of a GPU.
         memory_gib: The most that a run uses.
     """
 
     busy: float
-    neighbours_busy: float
+    neighbors_busy: float
     parts: int
     memory_gib: float
 
@@ -49,9 +49,9 @@ class Sharing:
         return 1000 // self.parts
 
 
-def stretch(own: float, neighbours: Sequence[float]) -> float:
-    """How many times as long does a run take with these neighbours?"""
-    demand = np.array([own, *neighbours])
+def stretch(own: float, neighbors: Sequence[float]) -> float:
+    """How many times as long does a run take with these neighbors?"""
+    demand = np.array([own, *neighbors])
     waits = np.array(demand)
     for _ in range(_ROUNDS):
         on_gpu = waits / (waits + 1 - demand)
@@ -74,7 +74,7 @@ class SharedHistory(History):
             yield run, tuple(replace(a, gpu_summaries=(used,)) for a in attempts)
 
     def shared(self, work: Work, sharing: Sharing, first: date, days: int) -> Iterator[Record]:
-        """Runs on a part of a GPU, each with neighbours of its own."""
+        """Runs on a part of a GPU, each with neighbors of its own."""
         for offset in range(days):
             day = first + timedelta(days=offset)
             share = WEEKEND if day.weekday() >= 5 else 1.0
@@ -83,10 +83,10 @@ class SharedHistory(History):
                 yield run, tuple(part_of(attempt, sharing.share_milli) for attempt in attempts)
 
     def stretch(self, sharing: Sharing) -> float:
-        """How many times as long does a run take with neighbours that chance gives it?"""
+        """How many times as long does a run take with neighbors that chance gives it?"""
         there = int(self._rng.binomial(sharing.parts - 1, OCCUPIED))
-        neighbours = [self._busy(sharing.neighbours_busy, 0.25) for _ in range(there)]
-        return stretch(self._busy(sharing.busy), neighbours)
+        neighbors = [self._busy(sharing.neighbors_busy, 0.25) for _ in range(there)]
+        return stretch(self._busy(sharing.busy), neighbors)
 
     def _busy(self, mean: float, spread: float = 0.1) -> float:
         return float(np.clip(mean * (1 + spread * self._rng.standard_normal()), 0.01, 0.99))

@@ -11,7 +11,7 @@ from gpu_core.runtime.tracking import tracked_run
 
 @flow(name="classify-digits", log_prints=True)
 def classify_digits(images: int = 20_000, seed: int = 1) -> dict[str, float]:
-    """Classifies noisy scans of digits by their nearest neighbours, and reports the accuracy.
+    """Classifies noisy scans of digits by their nearest neighbors, and reports the accuracy.
 
     Args:
         images: The number of images to classify.

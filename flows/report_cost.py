@@ -30,7 +30,7 @@ from gpu_core.decisions.checks.prefect.pool_blocks import (
     MLFLOW_BLOCK,
     pool_block_names,
 )
-from gpu_core.decisions.costs.anomalies.detection.judgement import ComparisonRule
+from gpu_core.decisions.costs.anomalies.detection.judgment import ComparisonRule
 from gpu_core.decisions.costs.anomalies.detection.known import Known
 from gpu_core.decisions.costs.anomalies.detection.planned import PlannedActivity
 from gpu_core.decisions.costs.anomalies.report.daily_report import (

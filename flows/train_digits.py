@@ -40,7 +40,7 @@ def train_digits(
     Args:
         hidden_units: The number of units in the first hidden layer. The second layer has half as
             many.
-        learning_rate: The learning rate of the Adam optimiser.
+        learning_rate: The learning rate of the Adam optimizer.
         epochs: The number of passes over the training data.
         seed: The seed for the split, the initial weights and the order of the data.
     """

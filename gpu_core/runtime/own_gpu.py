@@ -7,7 +7,7 @@ from collections.abc import Mapping
 def own_gpu_id(environment: Mapping[str, str]) -> str | None:
     """The UUID of the GPU that this thread computes on; None: unknown.
 
-    PyTorch says it once the run has used it; nothing is imported or initialised for the answer. In
+    PyTorch says it once the run has used it; nothing is imported or initialized for the answer. In
     a container with one GPU its environment has it.
     """
     cuda = getattr(sys.modules.get("torch"), "cuda", None)

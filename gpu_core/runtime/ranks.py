@@ -56,7 +56,7 @@ def torch_ranks() -> Ranks:
     """The ranks of `torch.distributed`, which talk over its default process group.
 
     Raises:
-        InvalidInput: The process group is not initialised.
+        InvalidInput: The process group is not initialized.
     """
     import torch
     import torch.distributed

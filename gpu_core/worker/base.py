@@ -78,7 +78,7 @@ class GpuWorker(RunSubmission):
         super().__init__(*arguments, **options)
         # A worker that is only asked to submit a flow must not end the process that asked.
         self._gpu_settings, self._mistakes = read_settings(os.environ)
-        # Pools are made by `prefect-gpu setup`: one of a misspelt name would be served in silence.
+        # `prefect-gpu setup` makes pools: one of a misspelled name would be served in silence.
         self._create_pool_if_not_found = False
         self._policies: PolicySource | None = None
         self._is_pool_checked = False

@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks.anomalies import deviations, measure_years
 from benchmarks.cost_years import KINDS, LEARNING_DAYS, make_year
-from benchmarks.numenta import LabelledSeries, normalised_score, read_series
+from benchmarks.numenta import LabeledSeries, normalized_score, read_series
 
-FLAT = LabelledSeries("flat", (1.0,) * 1000, ((300, 349), (600, 649)))
+FLAT = LabeledSeries("flat", (1.0,) * 1000, ((300, 349), (600, 649)))
 DATA = os.environ.get("PREFECT_GPU_DATA")
 
 
@@ -28,11 +28,11 @@ DATA = os.environ.get("PREFECT_GPU_DATA")
     ],
 )
 def test_the_score(alerts: list[int], profile: str, want: float) -> None:
-    assert normalised_score([FLAT], lambda _: alerts, profile) == pytest.approx(want)
+    assert normalized_score([FLAT], lambda _: alerts, profile) == pytest.approx(want)
 
 
 def test_an_alert_is_worth_less_the_later_it_comes_and_costs_less_just_after_a_window() -> None:
-    scores = [normalised_score([FLAT], lambda _, at=at: [at]) for at in (300, 325, 349, 351, 380)]
+    scores = [normalized_score([FLAT], lambda _, at=at: [at]) for at in (300, 325, 349, 351, 380)]
     assert scores == sorted(scores, reverse=True)
     assert scores[2] > 25 > 0 > scores[3]
 
@@ -41,7 +41,7 @@ def test_an_alert_is_worth_less_the_later_it_comes_and_costs_less_just_after_a_w
 def test_a_mean_plus_sigmas_scores_as_published() -> None:
     """64.9, with the k that is best for these labels."""
     series = read_series(Path(str(DATA)) / "nab")
-    score = normalised_score(series, lambda s: np.flatnonzero(np.array(deviations(s)) >= 4.1952))
+    score = normalized_score(series, lambda s: np.flatnonzero(np.array(deviations(s)) >= 4.1952))
     assert round(score, 1) == 64.9
 
 

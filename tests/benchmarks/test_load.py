@@ -1,4 +1,4 @@
-"""The load bench's judgement: it sees what is wrong, and nothing where all is well."""
+"""The load bench's judgment: it sees what is wrong, and nothing where all is well."""
 
 from datetime import timedelta
 

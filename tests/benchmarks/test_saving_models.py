@@ -29,7 +29,7 @@ WORK = Work(
 
 
 @pytest.mark.parametrize("own", [0.05, 0.5, 0.9])
-def test_neighbours_slow_a_run_down_by_what_they_do_on_the_gpu(own):
+def test_neighbors_slow_a_run_down_by_what_they_do_on_the_gpu(own):
     alone, idle, busy = stretch(own, []), stretch(own, [0.01] * 3), stretch(own, [0.95] * 3)
     assert alone == pytest.approx(1)
     assert 1 < idle < 1.1

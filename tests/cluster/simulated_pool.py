@@ -19,7 +19,7 @@ kubernetes:
 FLOW = "tests/end_to_end/flows.py:do_nothing"
 
 # Annotations, each of which a job variable of the pool gives; without it they are left out.
-_BEHAVIOUR = ("run-for-s", "log-lines", "log-every-s")
+_BEHAVIOR = ("run-for-s", "log-lines", "log-every-s")
 
 
 def simulated_pool(
@@ -59,13 +59,11 @@ def simulated_pool(
 def _edited(template: dict, namespace: str, nodes: str, ttl_s: int | None) -> dict:
     pod = template["job_configuration"]["job_manifest"]["spec"]["template"]
     pod["metadata"] = {
-        "annotations": {
-            PREFIX + name: "{{ " + name.replace("-", "_") + " }}" for name in _BEHAVIOUR
-        }
+        "annotations": {PREFIX + name: "{{ " + name.replace("-", "_") + " }}" for name in _BEHAVIOR}
     }
     pod["spec"]["nodeSelector"] = {SET: nodes}
     properties = template["variables"]["properties"]
-    for name in _BEHAVIOUR:
+    for name in _BEHAVIOR:
         properties[name.replace("-", "_")] = {"type": "string"}
     properties["namespace"]["default"] = namespace
     properties["image"]["default"] = BUSYBOX

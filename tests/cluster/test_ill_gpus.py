@@ -111,15 +111,15 @@ def trainings_move(cluster, namespace, node, exporter, prometheus, pool):
         each.mkdir(parents=True)
         runs[name] = pool.submit(deployment, name, {"folder": str(each)})
     release = folder / "release"
-    neighbour = pool.submit(
-        *(pool.deploy(f"{FLOWS}:do_nothing"), "neighbour"),
+    neighbor = pool.submit(
+        *(pool.deploy(f"{FLOWS}:do_nothing"), "neighbor"),
         container_command=f"/bin/sh -c 'until [ -e {release} ]; do sleep 0.5; done'",
     )
     pool.start_worker()
     for name, run in runs.items():
         wait_for(lambda run=run: any(a.checkpoint for a in pool.attempts(run)), f"{name} has saved")
-    pool.wait_until(neighbour, "Running", timeout_s=600)
-    for name, run in (*runs.items(), ("neighbour", neighbour)):
+    pool.wait_until(neighbor, "Running", timeout_s=600)
+    for name, run in (*runs.items(), ("neighbor", neighbor)):
         of_run = f"--selector=prefect-gpu.dev/flow-run-id={run}"
         (pod,) = namespace.get("pods", of_run)["items"]
         exporter.pods[name] = pod["metadata"]["name"]
@@ -140,7 +140,7 @@ def trainings_move(cluster, namespace, node, exporter, prometheus, pool):
     wait_for(resumed, "both have begun again")
     for each in (release, *(each / "release" for each in folders.values())):
         each.touch()
-    for run in (*runs.values(), neighbour):
+    for run in (*runs.values(), neighbor):
         pool.wait_until(run, "Completed", timeout_s=600)
         wait_for(partial(is_settled, pool, run), "its last attempt is settled")
 
@@ -166,7 +166,7 @@ def trainings_move(cluster, namespace, node, exporter, prometheus, pool):
         assert any(why in line for line in pool.logs(runs[name]))
         assert second.restored_from == first.checkpoint is not None
         assert int((folders[name] / "began-2").read_text()) > 0
-    assert len(pool.attempts(neighbour)) == 1
+    assert len(pool.attempts(neighbor)) == 1
 
 
 def counted_when_sure(prometheus, found_at):

@@ -138,12 +138,12 @@ class Line:
         number = len(self.runs)
         # The first ones start together and end one after the other, as later ones do.
         life_s = max(LINES, LIFE_S * min(number + 1, RUNNING) / RUNNING)
-        behaviour = {
+        behavior = {
             "run_for_s": f"{life_s:g}",
             "log_lines": str(LINES),
             "log_every_s": f"{life_s / LINES:g}",
         }
-        self.runs.append(self._pool.submit(self._deployment, f"run-{number}", **behaviour))
+        self.runs.append(self._pool.submit(self._deployment, f"run-{number}", **behavior))
 
     def attempts(self) -> list[Attempt]:
         """All their attempts, from the ledger."""

@@ -96,7 +96,7 @@ def test_a_waiting_run_says_why_on_its_page(pool, journal):
 
 
 def test_a_run_in_an_unknown_queue_is_held_and_says_so(pool, journal):
-    """A misspelt queue makes a new one in Prefect; its runs wait for a person."""
+    """A misspelled queue makes a new one in Prefect; its runs wait for a person."""
     deployment = pool.deploy(f"{FLOWS}:do_nothing", "hihg", **journal.variables(seconds=0))
     held = pool.submit(deployment, "held")
     pool.start_worker()

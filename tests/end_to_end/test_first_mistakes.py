@@ -15,11 +15,11 @@ from tests.end_to_end.conftest import FLOWS
 
 # A run's job variables, and what its page must say: what was given, what is allowed, the remedy.
 ON_THE_PAGE = {
-    "a misspelt variable": ({"gpu_cuont": 2}, "gpu_cuont is not a known name; did you mean "
+    "a misspelled variable": ({"gpu_cuont": 2}, "gpu_cuont is not a known name; did you mean "
                             "'gpu_count'?; allowed: "),
     "a GPU type without its size": ({"gpu_type": "a100"}, "No a100 GPU is available in this pool. "
     "Available GPU types: a100-80gb. You can set `gpu_type` to 'a100-80gb' or 'auto', or "),
-    "a misspelt GPU type": ({"gpu_type": "a100-80g"}, "You can set `gpu_type` to "
+    "a misspelled GPU type": ({"gpu_type": "a100-80g"}, "You can set `gpu_type` to "
                             "'a100-80gb' or 'auto'"),
     "16 of 8 GPUs": ({"gpu_count": 16}, ("16", "8")),
     "2 of 1 nodes": ({"nodes": 2}, ("2", "1")),
@@ -33,7 +33,7 @@ ON_THE_PAGE = {
     "a deadline that is over": ({"deadline": "2020-01-01T00:00Z"}, "deadline must be later than "
                                 "the run's submission (got '2020-01-01T00:00:00+00:00'); "
                                 "allowed: "),
-    "a misspelt priority": ({"gpu_priority": "hihg"}, "gpu_priority is not a queue of the policy "
+    "a misspelled priority": ({"gpu_priority": "hihg"}, "gpu_priority is not a queue of the policy "
                             "(got 'hihg'); did you mean 'high'?; allowed: critical, high, low"),
 }  # fmt: skip
 
@@ -98,7 +98,7 @@ TOLD_ELSEWHERE = {
         "tests/end_to_end/test_queue.py",
         "test_a_worker_of_another_type_is_named_with_what_it_started",
     ),
-    "a misspelt pool, another worker type, a malformed API address for a worker": (
+    "a misspelled pool, another worker type, a malformed API address for a worker": (
         "tests/end_to_end/test_start_checks.py",
         "test_each_mistake_is_said_in_one_go_and_changes_nothing",
     ),
@@ -127,7 +127,7 @@ TOLD_ELSEWHERE = {
         "tests/gpu_core/cli/project/test_file.py",
         "test_what_is_wrong_is_named",
     ),
-    "a misspelt key in prefect.yaml": (
+    "a misspelled key in prefect.yaml": (
         "tests/end_to_end/test_setup.py",
         "test_a_wrong_project_changes_nothing_and_says_all_that_is_wrong",
     ),

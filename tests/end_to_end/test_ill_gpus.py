@@ -35,13 +35,13 @@ def test_xid_79_and_90_degrees_each_move_a_training_to_another_gpu(new_pool, mac
         "LD_LIBRARY_PATH": str(build_driver(driver)),
         "NVML_MOCK_FILE": str(machine),
     }
-    folders = {name: tmp_path / name for name in ("training", "neighbour")}
+    folders = {name: tmp_path / name for name in ("training", "neighbor")}
     runs = {}
     for name, folder in folders.items():
         folder.mkdir()
         deployment = pool.deploy(f"{FLOWS}:count_until_released", gpu_count=1, **ENGINE)
         runs[name] = pool.submit(deployment, name, {"folder": str(folder)})
-    training, neighbour = runs["training"], runs["neighbour"]
+    training, neighbor = runs["training"], runs["neighbor"]
     pool.start_worker()
 
     def on(number):
@@ -54,7 +54,7 @@ def test_xid_79_and_90_degrees_each_move_a_training_to_another_gpu(new_pool, mac
         return gpu
 
     first = on(1)
-    wait_for(lambda: (folders["neighbour"] / "began-1").exists(), "the neighbour runs")
+    wait_for(lambda: (folders["neighbor"] / "began-1").exists(), "the neighbor runs")
     _add(machine, f"xid {first} 79")
     second = on(2)
     _add(machine, f"set {second} temperature 90")
@@ -62,7 +62,7 @@ def test_xid_79_and_90_degrees_each_move_a_training_to_another_gpu(new_pool, mac
     for folder in folders.values():
         (folder / "release").touch()
     pool.wait_until(training, "Completed")
-    pool.wait_until(neighbour, "Completed")
+    pool.wait_until(neighbor, "Completed")
 
     assert len({first, second, third}) == 3
     moved = pool.attempts(training)[:2]
@@ -79,7 +79,7 @@ def test_xid_79_and_90_degrees_each_move_a_training_to_another_gpu(new_pool, mac
         assert (attempt.released_at - reported_at).total_seconds() < 60
     began = [int((folders["training"] / f"began-{n}").read_text()) for n in (1, 2, 3)]
     assert 0 == began[0] < began[1] < began[2]
-    assert len(pool.attempts(neighbour)) == 1
+    assert len(pool.attempts(neighbor)) == 1
     assert {path.stem for path in (pool.state_dir / "held-gpus").iterdir()} == {first, second}
 
 

@@ -18,7 +18,7 @@ def test_each_mistake_is_said_in_one_go_and_changes_nothing(pool):
     address = f"postgresql://me:{PASSWORD}@db:54x2/ledger"
     ours, prefix = ("--type", "gpu-process"), "PREFECT_INTEGRATIONS_GPU_"
     rows = {
-        "a misspelt pool": (("--pool", f"{pool.name}x", *ours), {}),
+        "a misspelled pool": (("--pool", f"{pool.name}x", *ours), {}),
         "another type": (("--pool", pool.name, "--type", "gpu-kubernetes"), {}),
         "a broken policy": (("--pool", pool.name, *ours), {"POLICY_PATH": str(broken)}),
         "a setting": (("--pool", pool.name, *ours), {"CAPACITY_TYPE": "spott"}),
@@ -40,8 +40,8 @@ def test_each_mistake_is_said_in_one_go_and_changes_nothing(pool):
 
     assert {row: worker.returncode for row, worker in workers.items()} == dict.fromkeys(rows, 2)
     assert not any("Traceback" in text for text in said.values()), said
-    assert f"did you mean '{pool.name}'?" in said["a misspelt pool"]
-    assert f"prefect-gpu setup --pool {pool.name}x --type gpu-process" in said["a misspelt pool"]
+    assert f"did you mean '{pool.name}'?" in said["a misspelled pool"]
+    assert f"prefect-gpu setup --pool {pool.name}x --type gpu-process" in said["a misspelled pool"]
     names = {each["name"] for each in pool.call("POST", "/work_pools/filter", {})}
     assert f"{pool.name}x" not in names
     assert "allowed: gpu-process" in said["another type"]

@@ -17,7 +17,7 @@ from flows.report_cost import read_and_decide
 from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.daily_costs import RunFilter
-from gpu_core.decisions.costs.anomalies.detection.judgement import ComparisonRule
+from gpu_core.decisions.costs.anomalies.detection.judgment import ComparisonRule
 from gpu_core.decisions.costs.anomalies.detection.known import Known
 from gpu_core.decisions.costs.anomalies.report.daily_report_markdown import to_markdown
 from gpu_core.decisions.costs.reports.demo_history import (

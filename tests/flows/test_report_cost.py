@@ -19,7 +19,7 @@ from blocks.usage_ledger import UsageLedger
 from flows.report_cost import report_cost
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.proposals import append_records
-from gpu_core.decisions.costs.anomalies.detection.judgement import ComparisonRule
+from gpu_core.decisions.costs.anomalies.detection.judgment import ComparisonRule
 from gpu_core.decisions.costs.anomalies.detection.planned import PlannedActivity
 from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityChanges
 from gpu_core.decisions.costs.reports.demo_history import ANOMALY_NAME, generated_history

@@ -43,7 +43,7 @@ WORK = Work(
 )
 SAVES = replace(WORK, per_hour=0.4, checkpoint_s=3600.0, stall_s=10.0)
 LIGHT = replace(WORK, hours=1.0, capacity_type="on-demand", price_micro_usd=3_600_000)
-SHARING = Sharing(busy=0.1, neighbours_busy=0.5, parts=4, memory_gib=4.0)
+SHARING = Sharing(busy=0.1, neighbors_busy=0.5, parts=4, memory_gib=4.0)
 
 
 def of_saves(name: str, value: JobValue, first: date, days: int) -> Iterable[Record]:

@@ -27,7 +27,7 @@ def fields_table() -> str:
 def pod_fields_table() -> str:
     """Who may set each field of a pod, as a table in Markdown."""
     rows = [
-        f"| `{row.of}` | {', '.join(f'`{name}`' for name in row.names)} | {row.judgement} "
+        f"| `{row.of}` | {', '.join(f'`{name}`' for name in row.names)} | {row.judgment} "
         f"| {row.why} |"
         for row in TABLE
     ]

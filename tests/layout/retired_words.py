@@ -1,4 +1,4 @@
-"""Words that the project no longer uses towards people, and what it says instead.
+"""Words that the project no longer uses toward people, and what it says instead.
 
 The one place for them: add a row, and `test_retired_words.py` names every text to reword.
 """

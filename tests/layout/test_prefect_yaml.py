@@ -1,4 +1,4 @@
-"""prefect.yaml means what it says: Prefect itself drops misspelt keys and makes up queues."""
+"""prefect.yaml means what it says: Prefect itself drops misspelled keys and makes up queues."""
 
 import os
 import subprocess
@@ -80,7 +80,7 @@ def test_deployment_names_are_unique():
 
 @pytest.mark.parametrize("deployment", DEPLOYMENTS)
 def test_the_queue_is_one_of_the_policy(deployment):
-    """A misspelt queue would be created by Prefect, with the lowest priority."""
+    """A misspelled queue would be created by Prefect, with the lowest priority."""
     queue = deployment["work_pool"].get("work_queue_name", "default")
     assert queue in {*POLICY["priorities"], "default"}
 

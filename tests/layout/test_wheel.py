@@ -61,5 +61,5 @@ def test_their_init_files_are_those_of_the_top_folders(wheel):
         assert packaged == (ROOT / name / "__init__.py").read_text()
 
 
-def test_it_carries_the_licence(packaged):
+def test_it_carries_the_license(packaged):
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in packaged)

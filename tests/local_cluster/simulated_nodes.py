@@ -1,6 +1,6 @@
 """Nodes without kubelets: they stay ready, and the pods on them go through their phases.
 
-For scale, not for behaviour: no container runs. What it would print comes from `fake_kubelet.py`.
+For scale, not for behavior: no container runs. What it would print comes from `fake_kubelet.py`.
 A node with the annotation `simulated.prefect-gpu/silent` does nothing, as if its machine had lost
 its network.
 """

@@ -53,7 +53,7 @@ _FIND = """
 """
 
 
-_CENTRE = """
+_CENTER = """
 (text => {
   const found = [...document.querySelectorAll('body *')].filter(
     e => e.textContent.trim() === text && e.checkVisibility()).pop();
@@ -124,7 +124,7 @@ class Page:
 
     def click(self, text: str) -> None:
         """Press the smallest element with this text, such as a tab."""
-        place = self.evaluate(_CENTRE % json.dumps(text))
+        place = self.evaluate(_CENTER % json.dumps(text))
         assert place, f"the page does not show {text!r}: {self.text()}"
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **place)

@@ -101,7 +101,7 @@ def agenda(
     order: list[StrEnum] = []
     while len(order) < count:
         order += draws.sample(kinds, len(kinds))
-    # Stories with neighbouring seeds kill the worker in different phases, however short they are.
+    # Stories with neighboring seeds kill the worker in different phases, however short they are.
     kills = seed * (count // len(kinds))
     faults = []
     for kind in order[:count]:

@@ -82,7 +82,7 @@ def stoppable_postgresql() -> Iterator[PostgresqlServer]:
     # A story that looks for its server's password in all processes finds no other server's.
     password = f"do-not-show-{secrets.token_hex(8)}"
     try:
-        _initialise(binaries, folder, password, owner)
+        _initialize(binaries, folder, password, owner)
         server = PostgresqlServer(binaries, folder, password, owner)
         try:
             server.start()
@@ -123,7 +123,7 @@ def _unprivileged(folder: Path) -> dict[str, str]:
     return {"user": "postgres", "group": "postgres"}
 
 
-def _initialise(binaries: Path, folder: Path, password: str, owner: dict[str, str]) -> None:
+def _initialize(binaries: Path, folder: Path, password: str, owner: dict[str, str]) -> None:
     password_file = folder / "password"
     password_file.write_text(password)
     password_file.chmod(0o644)

@@ -18,7 +18,7 @@ from PIL import Image
 from tests.support.browser import Page, browser
 
 IMAGES = Path("docs/images")
-_COLOURS = 48
+_COLORS = 48
 _RUN = re.compile(r"(http://\S+)/runs/flow-run/(\S+)")
 _COMPARISON = re.compile(r"http://\S+/#/compare-runs\S+")
 # Without the assistant at the side of the page, from the names of the runs down to their cost.
@@ -78,7 +78,7 @@ def _save(page: Page, path: Path) -> None:
     """Save what the window shows with a palette: a fifth of the size, and the text as sharp."""
     page.screenshot(path)
     with Image.open(path) as picture:
-        picture.convert("RGB").quantize(_COLOURS).save(path, optimize=True)
+        picture.convert("RGB").quantize(_COLORS).save(path, optimize=True)
 
 
 def main() -> None:

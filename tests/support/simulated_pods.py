@@ -15,16 +15,16 @@ SET = PREFIX + "set"
 _CREATORS = 16
 
 
-def annotations(behaviour: Mapping[str, object]) -> dict[str, str]:
+def annotations(behavior: Mapping[str, object]) -> dict[str, str]:
     """How pods behave, as `tests/local_cluster/simulated_pods.py` and `simulated_logs.py` read it.
 
     Args:
-        behaviour: By the annotation's name with underscores, such as `run_for_s`.
+        behavior: By the annotation's name with underscores, such as `run_for_s`.
     """
-    return {PREFIX + name.replace("_", "-"): str(value) for name, value in behaviour.items()}
+    return {PREFIX + name.replace("_", "-"): str(value) for name, value in behavior.items()}
 
 
-def bound_pod(name: str, node: str, **behaviour: object) -> Json:
+def bound_pod(name: str, node: str, **behavior: object) -> Json:
     """A pod that is on this node at once, without the scheduler."""
     container = {
         "name": "main",
@@ -34,7 +34,7 @@ def bound_pod(name: str, node: str, **behaviour: object) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "annotations": annotations(behaviour)},
+        "metadata": {"name": name, "annotations": annotations(behavior)},
         "spec": {"nodeName": node, "containers": [container], "restartPolicy": "Never"},
     }
 

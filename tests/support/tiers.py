@@ -74,7 +74,7 @@ def tiers_of_file(path: str, texts: Iterable[str]) -> frozenset[Tier]:
 
     Args:
         path: Of the file, relative to `tests`, with slashes.
-        texts: The file and each `conftest.py` that holds for it alone and its neighbours.
+        texts: The file and each `conftest.py` that holds for it alone and its neighbors.
     """
     found = (_WRITTEN.finditer(text) for text in texts)
     names = (match[1] or match[2] for matches in found for match in matches)

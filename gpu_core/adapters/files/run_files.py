@@ -3,7 +3,7 @@
 `notice.json` (worker to run: end soon), `checkpoint.json` (run to worker: what is safe) and
 `exit.json` (launcher to worker: how it ended). Each is replaced in one step, so a reader sees the
 old one or the new one. A reader ignores keys that it does not know, so that a worker and a run
-of neighbouring versions understand each other.
+of neighboring versions understand each other.
 """
 
 import json

@@ -57,7 +57,7 @@ def _is_refused(file: str) -> bool:
 
 
 def is_clash(error: BaseException) -> bool:
-    """Did the database undo this transaction in favour of another one, and serve all others?
+    """Did the database undo this transaction in favor of another one, and serve all others?
 
     Transactions that change several rows in different orders may wait for each other.
     """

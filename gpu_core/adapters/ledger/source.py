@@ -26,7 +26,7 @@ def _existing_url(source: str) -> str:
     if "://" in source and not source.startswith(_SQLITE_FILE):
         return source
     path = Path(source.removeprefix(_SQLITE_FILE))
-    # Opening a ledger creates it; a misspelt path must not.
+    # Opening a ledger creates it; a misspelled path must not.
     if not is_file(path):
         raise InvalidInput("ledger", "is not a file", got=source, remedy=_REMEDY)
     with path.open("rb") as file:

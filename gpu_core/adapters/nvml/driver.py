@@ -1,4 +1,4 @@
-"""The NVIDIA driver: initialise it, release it, and what its errors mean."""
+"""The NVIDIA driver: initialize it, release it, and what its errors mean."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -30,7 +30,7 @@ LOST = frozenset(
 
 @contextmanager
 def nvml() -> Iterator[bool]:
-    """The driver, initialised; False where there is none.
+    """The driver, initialized; False where there is none.
 
     Raises:
         GpuDiscoveryError: It is installed and fails.

@@ -28,7 +28,7 @@ _log = logging.getLogger("prefect.gpu.sampler")
 
 Answer = TypeVar("Answer")
 
-# A device or driver that answers so will not answer otherwise while NVML stays initialised.
+# A device or driver that answers so will not answer otherwise while NVML stays initialized.
 _NEVER = frozenset(
     {
         pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -38,7 +38,7 @@ _NEVER = frozenset(
     }
 )
 
-# Not one GPU fails but the driver: it was unloaded or updated. NVML has to be initialised anew.
+# Not one GPU fails but the driver: it was unloaded or updated. NVML has to be initialized anew.
 _DRIVER = frozenset(
     {
         pynvml.NVML_ERROR_UNINITIALIZED,
@@ -72,7 +72,7 @@ class GpuSampler:
     """Samples of the GPUs of this machine, and of their MIG instances.
 
     What a device or a driver does not know is None, and is not asked for again. NVML stays
-    initialised in between. Not safe to use from several threads at once.
+    initialized in between. Not safe to use from several threads at once.
 
     Args:
         gpu_ids: The GPUs to read, by UUID; one that is not there counts as lost. None: all that
@@ -94,7 +94,7 @@ class GpuSampler:
             now: The moment of the samples.
 
         Raises:
-            GpuDiscoveryError: The driver fails, or is gone. The next call initialises it anew.
+            GpuDiscoveryError: The driver fails, or is gone. The next call initializes it anew.
         """
         try:
             if not self._is_open:
@@ -110,7 +110,7 @@ class GpuSampler:
             raise GpuDiscoveryError(f"the NVIDIA driver is not responding: {error}") from error
 
     def close(self) -> None:
-        """Release the driver; the next sample initialises it anew."""
+        """Release the driver; the next sample initializes it anew."""
         self._is_open, self._devices, self._events = False, {}, None
         self._stack.close()
 

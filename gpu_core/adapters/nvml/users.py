@@ -15,7 +15,7 @@ _logger = logging.getLogger(__name__)
 class GpuUsers:
     """Polls which processes use the GPUs of this machine.
 
-    NVML stays initialised in between: without persistence mode each initialisation takes seconds.
+    NVML stays initialized in between: without persistence mode each initialization takes seconds.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class GpuUsers:
         GPU that does not answer is missing.
 
         Raises:
-            GpuDiscoveryError: The driver fails, or is gone. The next call initialises it anew.
+            GpuDiscoveryError: The driver fails, or is gone. The next call initializes it anew.
         """
         try:
             if not self._is_open and not self._stack.enter_context(nvml()):
@@ -43,7 +43,7 @@ class GpuUsers:
             raise GpuDiscoveryError(f"the NVIDIA driver is not responding: {error}") from error
 
     def close(self) -> None:
-        """Release the driver; the next question initialises it anew."""
+        """Release the driver; the next question initializes it anew."""
         self._is_open = False
         self._stack.close()
 

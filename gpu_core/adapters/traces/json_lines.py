@@ -4,7 +4,7 @@
 
     {"job_id": "a", "submit_s": 0, "duration_s": 3600, "gpu_count": 8, "nodes": 2, "team": "nlp"}
 
-Empty lines are skipped. A name that is not known is refused: a misspelt one would silently be the
+Empty lines are skipped. A name that is not known is refused: a misspelled one would silently be the
 default.
 """
 

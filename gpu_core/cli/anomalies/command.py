@@ -11,7 +11,7 @@ from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.cli.anomalies.document import anomalies_document
 from gpu_core.cli.anomalies.text import anomalies_text
 from gpu_core.cli.shared.exit_codes import DONE, NO
-from gpu_core.decisions.costs.anomalies.detection.judgement import Judgement
+from gpu_core.decisions.costs.anomalies.detection.judgment import Judgment
 from gpu_core.decisions.costs.anomalies.detection.known import Known
 from gpu_core.decisions.costs.anomalies.detection.seasonal import JUDGED, judge_by_season
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
@@ -51,17 +51,17 @@ def run_anomalies(
         histories = read_histories(ledger, first, last, wanted)
         costs = read_daily_costs(ledger, first, last, wanted)
     found = [
-        judgement
+        judgment
         for each, history in histories.items()
-        for judgement in judge_by_season(each, history, costs, known, now)
-        if _is_wanted(judgement, dimensions)
+        for judgment in judge_by_season(each, history, costs, known, now)
+        if _is_wanted(judgment, dimensions)
     ]
     if as_json:
         print(json.dumps(anomalies_document(first, last, found), indent=2))
     else:
         has_runs = any(slices for history in histories.values() for slices in history.days)
         print(anomalies_text(first, last, found, has_runs=has_runs, with_generated=with_generated))
-    return NO if any(judgement.is_anomaly for judgement in found) else DONE
+    return NO if any(judgment.is_anomaly for judgment in found) else DONE
 
 
 def _days(day: date | None, since: date | None, today: date) -> tuple[date, date]:
@@ -104,5 +104,5 @@ def _dimensions(by: Sequence[str]) -> frozenset[str]:
     return frozenset(name.replace("-", "_") for name in names or _KEYS)
 
 
-def _is_wanted(judgement: Judgement, dimensions: frozenset[str]) -> bool:
-    return (judgement.part.dimension or _TOTAL) in dimensions
+def _is_wanted(judgment: Judgment, dimensions: frozenset[str]) -> bool:
+    return (judgment.part.dimension or _TOTAL) in dimensions

@@ -8,10 +8,10 @@ from typing import Any
 from gpu_core.decisions.costs.anomalies.decomposition.decomposition import Decomposition
 from gpu_core.decisions.costs.anomalies.decomposition.drivers import Level
 from gpu_core.decisions.costs.anomalies.decomposition.sentences import contribution_text
-from gpu_core.decisions.costs.anomalies.detection.judgement import Judgement
+from gpu_core.decisions.costs.anomalies.detection.judgment import Judgment
 
 
-def anomalies_document(first: date, last: date, found: Sequence[Judgement]) -> dict[str, Any]:
+def anomalies_document(first: date, last: date, found: Sequence[Judgment]) -> dict[str, Any]:
     """The anomalies of these days, and what could not be judged."""
     return {
         "first_day": first.isoformat(),
@@ -31,18 +31,18 @@ def anomalies_document(first: date, last: date, found: Sequence[Judgement]) -> d
     }
 
 
-def _anomaly(judgement: Judgement) -> dict[str, Any]:
-    why, action, since = judgement.why, judgement.action, judgement.since
+def _anomaly(judgment: Judgment) -> dict[str, Any]:
+    why, action, since = judgment.why, judgment.action, judgment.since
     return {
-        "day": judgement.day.isoformat(),
-        "scope": judgement.scope,
-        "kind": None if judgement.kind is None else judgement.kind.value,
-        "cost_micro_usd": judgement.cost_micro_usd,
-        "expected_micro_usd": judgement.expected_micro_usd,
-        "sigmas": judgement.sigmas,
+        "day": judgment.day.isoformat(),
+        "scope": judgment.scope,
+        "kind": None if judgment.kind is None else judgment.kind.value,
+        "cost_micro_usd": judgment.cost_micro_usd,
+        "expected_micro_usd": judgment.expected_micro_usd,
+        "sigmas": judgment.sigmas,
         "since": None if since is None else since.isoformat(),
-        "is_new": judgement.is_new,
-        "summary": judgement.summary,
+        "is_new": judgment.is_new,
+        "summary": judgment.summary,
         "why": None if why is None else _why(why),
         "runs": [
             {
@@ -51,7 +51,7 @@ def _anomaly(judgement: Judgement) -> dict[str, Any]:
                 "cost_micro_usd": cause.cost_micro_usd,
                 "excess_micro_usd": cause.excess_micro_usd,
             }
-            for cause in judgement.causes
+            for cause in judgment.causes
         ],
         "action": None
         if action is None

@@ -16,7 +16,7 @@ from gpu_core.decisions.checks.files.file_kinds import (
     KINDS,
     FileKind,
     kind_of,
-    misspelt_section,
+    misspelled_section,
 )
 from gpu_core.decisions.checks.files.findings import FileFinding, FileReport, of_error
 from gpu_core.decisions.kubernetes.lint import Severity
@@ -130,7 +130,7 @@ def _unknown(source: CheckedFile, documents: Sequence[Document]) -> FileReport:
         f"is not {KINDS}: {what if documents else 'it is empty'}; "
         "a policy must contain the `version` key and a section such as `priorities`"
     )
-    meant = misspelt_section(data) if isinstance(data, Mapping) else None
+    meant = misspelled_section(data) if isinstance(data, Mapping) else None
     if meant is not None:
         message += f"; did you mean {meant!r}?"
     finding = FileFinding(severity=Severity.ERROR, code="unknown-file", message=message)

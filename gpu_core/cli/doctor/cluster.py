@@ -369,7 +369,7 @@ def _seen_lease(item: Json) -> SeenLease:
 
 
 async def _worker_pods(api: KubernetesApi, pool: str) -> list[Finding]:
-    pods = await _labelled_pods(api)
+    pods = await _labeled_pods(api)
     return list(worker_pod_findings(pool, "gpu-kubernetes", pods))
 
 
@@ -378,13 +378,13 @@ async def _release(api: KubernetesApi, pool: str | None) -> HelmRelease | None:
     if pool is None:
         return None
     try:
-        pods = await _labelled_pods(api)
+        pods = await _labeled_pods(api)
     except KubernetesError:
         return None
     return release_of(pod for pod in pods if starts_worker(pod, pool, "gpu-kubernetes"))
 
 
-async def _labelled_pods(api: KubernetesApi) -> list[Json]:
+async def _labeled_pods(api: KubernetesApi) -> list[Json]:
     label = {"labelSelector": "app.kubernetes.io/component=worker"}
     return [pod async for page, _ in api.pages("/api/v1/pods", label) for pod in page]
 

@@ -21,7 +21,7 @@ from gpu_core.decisions.telemetry.node_metrics import ExporterFacts, GpuFacts, G
 
 _log = logging.getLogger("prefect.gpu.exporter")
 
-# NVML that failed is initialised anew: that takes seconds, and other programs wait for it.
+# NVML that failed is initialized anew: that takes seconds, and other programs wait for it.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
 
 # Pods come and go within seconds, and a scrape is every 15 to 60 seconds.

@@ -6,9 +6,9 @@ from typing import TypeGuard
 
 from gpu_core.cli.project.file import Deployment, ProjectFile, is_template
 from gpu_core.decisions.checks.files.findings import FileFinding, of_error
-from gpu_core.decisions.checks.files.misspelt_names import (
-    MISSPELT_GPU_TYPE,
-    MISSPELT_TEAM,
+from gpu_core.decisions.checks.files.misspelled_names import (
+    MISSPELLED_GPU_TYPE,
+    MISSPELLED_TEAM,
     doubt_of_gpu_type,
     doubt_of_team,
 )
@@ -41,10 +41,10 @@ def _doubts(deployment: Deployment, policy: Policy | None) -> Iterator[tuple[str
     for name in asked if isinstance(asked, list) else [asked]:
         if _is_name(name) and name != AUTO:
             doubt = doubt_of_gpu_type(name.strip().lower(), policy)
-            yield "gpu_type", MISSPELT_GPU_TYPE, doubt
+            yield "gpu_type", MISSPELLED_GPU_TYPE, doubt
     team = deployment.variables.get("team")
     if _is_name(team) and policy is not None:
-        yield "team", MISSPELT_TEAM, doubt_of_team(team, policy)
+        yield "team", MISSPELLED_TEAM, doubt_of_team(team, policy)
 
 
 def _findings(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from gpu_core.adapters.files.unreadable import neighbour
+from gpu_core.adapters.files.unreadable import neighbor
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 
 _FORM = "path/to/file.py:function, or package.module.function"
@@ -31,7 +31,7 @@ def entrypoint_problem(entrypoint: str, folder: Path) -> InvalidInput | None:
     try:
         tree = ast.parse((folder / file).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        near = neighbour(folder / file)
+        near = neighbor(folder / file)
         return _wrong(
             entrypoint,
             f"refers to a file that does not exist: {file}",

@@ -1,4 +1,4 @@
-"""Is this prefect.yaml right? Prefect drops misspelt keys and creates misspelt queues."""
+"""Is this prefect.yaml right? Prefect drops misspelled keys and creates misspelled queues."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence

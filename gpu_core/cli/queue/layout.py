@@ -1,6 +1,6 @@
 """Rows of text for a terminal of any width: columns where they fit, else a paragraph for each row.
 
-No meaning is in colour alone, so that a pipe, `NO_COLOR` and a screen reader lose nothing.
+No meaning is in color alone, so that a pipe, `NO_COLOR` and a screen reader lose nothing.
 """
 
 from collections.abc import Iterator, Sequence

@@ -35,7 +35,7 @@ class GpuType:
     """Of its own memory, in 10^9 bytes per second."""
     power_w: int
     nvlink_gb_per_s: float | None
-    """To its neighbours, in one direction. None: it has no NVLink."""
+    """To its neighbors, in one direction. None: it has no NVLink."""
     source: str
     read_on: date
 

@@ -1,6 +1,6 @@
 """The division of a GPU by MIG: its instances, and the slices at which each may begin.
 
-An instance takes a run of neighbouring memory slices, and its profile allows only some starts.
+An instance takes a run of neighboring memory slices, and its profile allows only some starts.
 Instances may be on one GPU together if no slice belongs to two of them; with these starts their
 compute slices then always suffice.
 

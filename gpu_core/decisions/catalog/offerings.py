@@ -87,7 +87,7 @@ class Offering:
 
     key: OfferingKey
     prices: tuple[Price, ...]
-    """Oldest first, one at least; neighbours differ."""
+    """Oldest first, one at least; neighbors differ."""
     is_offered: bool = True
     """False: it was there once, and the last look did not find it."""
 

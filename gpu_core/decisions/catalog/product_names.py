@@ -55,7 +55,7 @@ def gpu_type_from_product_name(product_name: str, memory_bytes: int | None) -> s
 
 
 def gpu_types_meant(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The known GPU types that a misspelt or incomplete product name may mean.
+    """The known GPU types that a misspelled or incomplete product name may mean.
 
     A name with another model is another product: an A10G does not stand for an A100. So only
     names with the same model are candidates, and of those the ones with the stated memory, if

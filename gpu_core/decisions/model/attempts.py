@@ -14,7 +14,7 @@ from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.decisions.model.prices import PriceChange, Rates
 
 SettlementValue = str | int | bool | list[str] | None
-"""A value of the judgement of an end that the ledger keeps as JSON."""
+"""A value of the judgment of an end that the ledger keeps as JSON."""
 
 
 class EndReason(StrEnum):
@@ -197,7 +197,7 @@ class Attempt:
     infrastructure: str | None = None
     """The object that runs it where no process of this machine does: `namespace:job`."""
     settlement: Mapping[str, SettlementValue] | None = None
-    """The judgement of its end, before Prefect is informed and the attempt is closed."""
+    """The judgment of its end, before Prefect is informed and the attempt is closed."""
     first_step_at: datetime | None = None
     """The moment at which the flow had done its first new step; None: it has done none, or does not
     say."""

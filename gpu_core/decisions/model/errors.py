@@ -26,7 +26,7 @@ class InvalidInput(GpuSchedulingError):
         problem: What is wrong, as a clause ("is not a known GPU type").
         got: The value that came, if there was one to show; passwords in addresses are hidden.
         allowed: What would have been accepted, in words.
-        nearest: The nearest known name, where one was misspelt; several, where each may be meant.
+        nearest: The nearest known name, where one was misspelled; several, where each may be meant.
         remedy: What to do about it, if that is not obvious from the rest.
     """
 

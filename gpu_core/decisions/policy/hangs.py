@@ -15,7 +15,7 @@ class HangPolicy(Section):
     action: HangAction = "name"
     """The action to take when a run hangs. `off` does nothing. `name` shows on the page of the run
     which rank hangs, where, and how. `restart` also ends the attempt with `Hung`, and the next
-    attempt resumes elsewhere. This counts towards `max_failures`."""
+    attempt resumes elsewhere. This counts toward `max_failures`."""
     stuck_after_s: Annotated[Duration, Field(ge=15)] | None = Field(
         default=None, alias="stuck_after"
     )

@@ -190,7 +190,7 @@ class Provisioner(StrEnum):
     GKE = "gke"
     AKS = "aks"
     FIXED = "fixed"
-    """No provisioner: the nodes exist, labelled by GPU Feature Discovery."""
+    """No provisioner: the nodes exist, labeled by GPU Feature Discovery."""
 
 
 class KubernetesPolicy(Section):

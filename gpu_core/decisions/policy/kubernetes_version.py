@@ -13,7 +13,7 @@ class Capabilities:
     indexed_jobs: bool = True
     """`completionMode: Indexed`; without it a gang is one Job for each node."""
     pod_failure_policy: bool = True
-    """`podFailurePolicy`; without it an eviction is recognised by the pod's conditions alone, and a
+    """`podFailurePolicy`; without it an eviction is recognized by the pod's conditions alone, and a
     pod that is being deleted is replaced while it still ends."""
     suspended_jobs: bool = True
     """`suspend`, which Kueue needs."""

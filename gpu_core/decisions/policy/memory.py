@@ -13,7 +13,7 @@ MemoryAction = Literal["off", "shrink", "larger-gpu"]
 
 class MemoryPolicy(Section):
     """Settings for runs that run out of GPU memory or container memory. Note that such an attempt
-    always counts towards `max_failures`.
+    always counts toward `max_failures`.
     """
 
     action: MemoryAction = "off"

@@ -18,7 +18,7 @@ class Strategy(StrEnum):
     ROUND_ROBIN = "round-robin"
     """The one with the fewest workloads on it now: all get one before any gets a second."""
     SPREAD = "spread"
-    """The one with the most free GPUs (worst fit), so that the fewest neighbours share a node."""
+    """The one with the most free GPUs (worst fit), so that the fewest neighbors share a node."""
     FRAGMENTATION_AWARE = "fragmentation-aware"
     """The one whose room loses the least worth to what waits and runs now: GPUs, parts of them and
     the CPU of the same node stay usable together."""

@@ -28,12 +28,12 @@ class PodField:
     of: str
     """The type, as in Kubernetes' reference."""
     names: tuple[str, ...]
-    judgement: FieldSetter
+    judgment: FieldSetter
     why: str
 
 
-def _row(of: str, names: str, judgement: FieldSetter, why: str) -> PodField:
-    return PodField(of=of, names=tuple(names.split()), judgement=judgement, why=why)
+def _row(of: str, names: str, judgment: FieldSetter, why: str) -> PodField:
+    return PodField(of=of, names=tuple(names.split()), judgment=judgment, why=why)
 
 
 FREE, LISTED, NAMED = FieldSetter.FREE, FieldSetter.LISTED, FieldSetter.NAMED
@@ -98,7 +98,7 @@ TABLE = (
         "PodSecurityContext",
         "fsGroupChangePolicy supplementalGroupsPolicy seLinuxChangePolicy",
         FREE,
-        "How volumes are labelled.",
+        "How volumes are labeled.",
     ),
     _row(
         "SecurityContext",
@@ -193,7 +193,7 @@ OTHER_SOURCES = frozenset(
     name
     for row in TABLE
     for name in row.names
-    if row.of in _SOURCES and row.judgement is FieldSetter.LISTED
+    if row.of in _SOURCES and row.judgment is FieldSetter.LISTED
 )
 """Sources of volumes that bring something from outside of the cluster, or a token."""
 
@@ -202,7 +202,7 @@ REACHING = (
         name
         for row in TABLE
         for name in row.names
-        if row.of not in _SOURCES and row.judgement is FieldSetter.LISTED
+        if row.of not in _SOURCES and row.judgment is FieldSetter.LISTED
     )
     # Within `windowsOptions`; stated policies have it.
     | {"hostProcess"}

@@ -1,4 +1,4 @@
-"""Spot and on-demand capacity in one cycle, and the state of a workload towards it."""
+"""Spot and on-demand capacity in one cycle, and the state of a workload toward it."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace

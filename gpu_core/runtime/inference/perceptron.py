@@ -47,7 +47,7 @@ class Perceptron:
         )
 
     def at(self, precision: Precision) -> Infer:
-        """Fp32, and int8 by dynamic quantisation.
+        """Fp32, and int8 by dynamic quantization.
 
         NumPy has no product of 8-bit matrices: the values are rounded to 8 bits and multiplied in
         fp32, which shows what becomes of the quality, and saves no time.

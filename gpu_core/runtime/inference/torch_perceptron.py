@@ -37,7 +37,7 @@ class TorchPerceptron:
         return f"a classifier with {size:.1f} million weights in torch {release} on {where}"
 
     def at(self, precision: Precision) -> Infer:
-        """Fp32, and what the device computes in; int8 by torch's dynamic quantisation, on a CPU.
+        """Fp32, and what the device computes in; int8 by torch's dynamic quantization, on a CPU.
 
         Raises:
             Unsupported: The device does not compute so.
@@ -69,16 +69,16 @@ class TorchPerceptron:
 
     def _int8(self) -> Infer:
         if self.torch_device != "cpu":
-            raise Unsupported("torch's dynamic quantisation to int8 is for CPUs")
-        quantise: Callable[..., Any] | None = getattr(
+            raise Unsupported("torch's dynamic quantization to int8 is for CPUs")
+        quantize: Callable[..., Any] | None = getattr(
             torch.ao.quantization, "quantize_dynamic", None
         )
-        if quantise is None:
-            raise Unsupported("this release of torch has no dynamic quantisation")
+        if quantize is None:
+            raise Unsupported("this release of torch has no dynamic quantization")
         with warnings.catch_warnings():
             # From 2.8 on torch says that torchao, a package of its own, will replace it.
             warnings.simplefilter("ignore")
-            module = quantise(self._module(), {torch.nn.Linear}, dtype=torch.qint8)
+            module = quantize(self._module(), {torch.nn.Linear}, dtype=torch.qint8)
         return self._inferring(module)
 
     def _inferring(self, module: "torch.nn.Module") -> Infer:

@@ -113,7 +113,7 @@ def decide_ending(
     decided = running.attempt.settlement
     # A completion, or a person's cancellation, that came after the decision overrides it.
     if decided is not None and not (state and ends_run(state)):
-        # A judgement that was damaged in the ledger is made anew.
+        # A judgment that was damaged in the ledger is made anew.
         with suppress(KeyError, TypeError, ValueError):
             return _remembered(decided, run, has_begun=has_begun)
     attempt, postponement = running.attempt, running.failure(StartFailureKind.POSTPONED)

@@ -71,9 +71,9 @@ def read_settings(
     """The worker's settings, and what is wrong with them; then they are the defaults.
 
     Args:
-        environment: The variables of this process, in which misspelt settings are looked for.
+        environment: The variables of this process, in which misspelled settings are looked for.
     """
-    mistakes = _misspelt(environment)
+    mistakes = _misspelled(environment)
     try:
         return GpuWorkerSettings(), mistakes
     except ValidationError as error:
@@ -174,7 +174,7 @@ def _unknown_queue(name: str, known: Collection[str]) -> InvalidInput:
     )
 
 
-def _misspelt(environment: Mapping[str, str]) -> list[InvalidInput]:
+def _misspelled(environment: Mapping[str, str]) -> list[InvalidInput]:
     """Settings that no worker has: Prefect ignores them, and the default would hold in silence."""
     known = [f"{_PREFIX}{name.upper()}" for name in GpuWorkerSettings.model_fields]
     given = sorted(name for name in environment if name.upper().startswith(_PREFIX))

@@ -127,7 +127,7 @@ def test_a_group_of_commands_alone_shows_its_help(capsys: pytest.CaptureFixture[
     ],
     ids=lambda value: None if isinstance(value, str) else " ".join(value)[:30] or "nothing",
 )  # fmt: skip
-def test_misspelt_options_are_one_sentence(
+def test_misspelled_options_are_one_sentence(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], want: str
 ) -> None:
     code = main(arguments)
@@ -169,7 +169,7 @@ def test_each_of_several_mistakes_is_shown_with_the_name_that_was_meant(
         assert said.count("\n") == 2
 
 
-def test_a_misspelt_option_of_check_is_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelled_option_of_check_is_no_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--polcy=x", "-"]) == 2
     assert capsys.readouterr().err == (
         "prefect-gpu check: --polcy is not a known option; did you mean '--policy'?; "

@@ -12,7 +12,7 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize(
-    "arguments", [["quickstrat"], ["setup", "--pol"]], ids=["misspelt", "no value"]
+    "arguments", [["quickstrat"], ["setup", "--pol"]], ids=["misspelled", "no value"]
 )
 def test_wrong_arguments_exit_with_2(arguments: list[str]) -> None:
     """Wrong input is 2, also where the parser of arguments notices it."""

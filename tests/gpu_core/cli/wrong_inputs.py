@@ -9,7 +9,7 @@ from collections.abc import Mapping
 # ruff: noqa: E501 - a message is one line
 
 POLICY: Mapping[str, tuple[str, str]] = {
-    "a misspelt section": (
+    "a misspelled section": (
         "priorites: {high: 10}",
         "priorites: is not a known name; did you mean 'priorities'?; allowed: backfill, budgets, calendar, capacity, checkpoints, default_priority, fair_share, hangs, idle, kubernetes, limits, memory, ordering, permissions, placement, preemption, prices, prices_as_of, priorities, quotas, rates, retention, run_times, scale, telemetry, version, virtual_gpus, waiting",
     ),
@@ -25,7 +25,7 @@ POLICY: Mapping[str, tuple[str, str]] = {
         "default_priority: 5",
         "default_priority: is not text (got 5); allowed: text",
     ),
-    "a misspelt queue": (
+    "a misspelled queue": (
         "priorities: {high: 10, low: 1}\ndefault_priority: hihg",
         "default_priority: is not one of the priorities (got 'hihg'); did you mean 'high'?; allowed: high, low",
     ),
@@ -100,7 +100,7 @@ POLICY: Mapping[str, tuple[str, str]] = {
         "ordering: {keys: priority}",
         "ordering.keys: is not a list (got 'priority'); allowed: a list of deadline-slack, fair-share, least-attained-service, most-gpus, priority, shortest-job, shortest-remaining-service, shortest-remaining-time, submitted; write [priority]",
     ),
-    "a misspelt ordering key": (
+    "a misspelled ordering key": (
         "ordering: {keys: [fairshare]}",
         "ordering.keys.0: is not one of the choices (got 'fairshare'); did you mean 'fair-share'?; allowed: deadline-slack, fair-share, least-attained-service, most-gpus, priority, shortest-job, shortest-remaining-service, shortest-remaining-time, submitted",
     ),
@@ -120,7 +120,7 @@ POLICY: Mapping[str, tuple[str, str]] = {
         "quotas: {teams: {vision: {nominal_quota: {a100-80gb: sixteen}}}}",
         "quotas.teams.vision.nominal_quota.a100-80gb: is not a number of GPUs (got 'sixteen'); allowed: GPUs, 0 or more, with at most three decimals",
     ),
-    "a misspelt cohort": (
+    "a misspelled cohort": (
         "quotas: {teams: {vision: {cohort: reserch}}, cohorts: {research: {}}}",
         "quotas.teams.vision.cohort: is not one of the cohorts (got 'reserch'); did you mean 'research'?; allowed: research",
     ),
@@ -144,7 +144,7 @@ POLICY: Mapping[str, tuple[str, str]] = {
         "budgets: [{name: v, scope: team, of: vision, period: month, usd: 20k}]",
         "budgets.0.usd: is not an amount (got '20k'); allowed: a number, 0 to 1,000,000,000; write 20000",
     ),
-    "a misspelt mode": (
+    "a misspelled mode": (
         "backfill: {mode: easyy}",
         "backfill.mode: is not one of the choices (got 'easyy'); did you mean 'easy'?; allowed: auto, none, easy, greedy, conservative",
     ),
@@ -215,7 +215,7 @@ JOB_VARIABLES: Mapping[str, tuple[str, str]] = {
         "gpu_memory_gib: 80GB",
         "gpu_memory_gib: is not a whole number (got '80GB'); allowed: a whole number from 1 to 4,096",
     ),
-    "a misspelt capacity type": (
+    "a misspelled capacity type": (
         "capacity_type: spots",
         "capacity_type: is not one of the choices (got 'spots'); did you mean 'spot'?; allowed: auto, spot, on-demand, reserved",
     ),
@@ -266,7 +266,7 @@ COMMAND_LINES: Mapping[str, tuple[str, str]] = {
         "plan --parameters seven",
         "prefect-gpu plan: --parameters is not a number above zero (got 'seven'); allowed: such as 7B, 350M, 20k or 1e9",
     ),
-    "a misspelt method": (
+    "a misspelled method": (
         "plan --method lra",
         "prefect-gpu plan: --method is not one of the choices (got 'lra'); did you mean 'lora'?; allowed: full, inference, lora, qlora; see `prefect-gpu plan --help`",
     ),
@@ -290,11 +290,11 @@ COMMAND_LINES: Mapping[str, tuple[str, str]] = {
         "plan 'fine-tune a 7B model with LoRA' --gpu-type a1000",
         "prefect-gpu plan: --gpu-type is not in the catalog (got 'a1000'); did you mean 'a100-80gb'?; allowed: a100-40gb, a100-80gb, a10g, b200, h100-80gb, h200, l4, l40s, t4, v100-16gb, v100-32gb",
     ),
-    "a misspelt option": (
+    "a misspelled option": (
         "queue --pol gpu",
         "prefect-gpu queue: --pol is not a known option; did you mean '--pool'?; allowed: --help, --json, --pool; see `prefect-gpu queue --help`",
     ),
-    "a misspelt command": (
+    "a misspelled command": (
         "queues",
         "prefect-gpu: COMMAND is not one of the choices (got 'queues'); did you mean 'queue'?; allowed: anomalies, catalog, check, cost, doctor, gpus, hold, ledger, move-up, optimize, plan, queue, quickstart, release, setup, simulate, spot-replay; see `prefect-gpu --help`",
     ),
@@ -350,7 +350,7 @@ COMMAND_LINES: Mapping[str, tuple[str, str]] = {
         "optimize ask how --ledger nope.db",
         "prefect-gpu optimize ask: question is not one of the known questions (got 'how'); allowed: such as 'most expensive workloads', 'most expensive runs', 'most expensive teams'; docs/questions.md lists all of them",
     ),
-    "a misspelt subcommand": (
+    "a misspelled subcommand": (
         "catalog shw",
         "prefect-gpu catalog: COMMAND is not one of the choices (got 'shw'); did you mean 'show'?; allowed: refresh, show; see `prefect-gpu catalog --help`",
     ),

@@ -98,7 +98,7 @@ def test_any_state_comes_back_as_it_was(start_attempt: StartAttempt, state: obje
 
 
 def test_bytes_are_stored_without_a_wrapping(start_attempt: StartAttempt, tmp_path: Path) -> None:
-    """What a framework has serialised can be read from the store without this library."""
+    """What a framework has serialized can be read from the store without this library."""
     start_attempt(1)
     with checkpointing() as ckpt:
         ckpt.save(b"as torch.save wrote it")

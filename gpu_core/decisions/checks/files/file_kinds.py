@@ -48,7 +48,7 @@ def kind_of(data: object, file_name: str = "") -> FileKind | None:
     return _BY_NAME.get(file_name)
 
 
-def misspelt_section(data: Mapping[object, object]) -> str | None:
+def misspelled_section(data: Mapping[object, object]) -> str | None:
     """The section of a policy that a key of this document was probably meant for; None: none.
 
     Files of other programs have keys that look a little like ours, as `services` and `prices` do.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from gpu_core.decisions.checks.files.findings import FileFinding
-from gpu_core.decisions.checks.files.misspelt_names import misspelt_names
+from gpu_core.decisions.checks.files.misspelled_names import misspelled_names
 from gpu_core.decisions.checks.files.without_effect import settings_without_effect
 from gpu_core.decisions.policy.policy import Policy
 
@@ -11,7 +11,7 @@ from gpu_core.decisions.policy.policy import Policy
 def doubts_of_policy(
     policy: Policy, lines: Mapping[str, int], place: str | None = None
 ) -> list[FileFinding]:
-    """Warnings of names that are probably misspelt, and of settings that change nothing.
+    """Warnings of names that are probably misspelled, and of settings that change nothing.
 
     Args:
         policy: It has been read without errors.
@@ -19,6 +19,6 @@ def doubts_of_policy(
         place: Which of several objects in the file; None: the file has one.
     """
     return [
-        *misspelt_names(policy, lines, place),
+        *misspelled_names(policy, lines, place),
         *settings_without_effect(policy, lines, place),
     ]

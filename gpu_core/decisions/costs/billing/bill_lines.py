@@ -41,7 +41,7 @@ _MACHINE = re.compile(
 _NO_MACHINE = re.compile(r"^(arn:|//[a-z]+\.googleapis\.com/)", re.IGNORECASE)
 # Google has a line for a machine's GPUs, such as "Nvidia Tesla A100 GPU", apart from its cores.
 _GPUS = re.compile(r"\bgpus?\b", re.IGNORECASE)
-# It also bills the licences of an image by its GPUs: that is a surcharge, and no time of theirs.
+# It also bills the licenses of an image by its GPUs: that is a surcharge, and no time of theirs.
 _SURCHARGE = re.compile(r"\blicen[cs]", re.IGNORECASE)
 # Google names a commitment, such as "Commitment v1: Nvidia A100 GPU", in the meter alone.
 _COMMITMENT = re.compile(r"^commitments? ", re.IGNORECASE)

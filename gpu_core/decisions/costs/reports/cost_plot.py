@@ -11,7 +11,7 @@ from datetime import date
 
 from gpu_core.decisions.model.units import format_usd
 
-# Narrow enough for a telephone of 400 px; grey reads on a dark and on a light page.
+# Narrow enough for a telephone of 400 px; gray reads on a dark and on a light page.
 _WIDTH, _BAR_HEIGHT, _GAP, _LEFT, _RIGHT = 360, 16, 8, 80, 80
 _STYLE = 'font-family="sans-serif" font-size="12" fill="#8a8f98"'
 _BAR, _LAST_BAR = "#4f83cc", "#d9822b"
@@ -31,7 +31,7 @@ class DayCost:
 
 
 def cost_plot(days: Sequence[DayCost]) -> str:
-    """A bar for each day, the last one in another colour, with its amount as text.
+    """A bar for each day, the last one in another color, with its amount as text.
 
     Args:
         days: In order; at least one.

@@ -51,7 +51,7 @@ class PodPlace:
         return f"{self.path}.{field}".removeprefix(".")
 
     def containers(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """All containers with their paths, those that initialise too."""
+        """All containers with their paths, those that initialize too."""
         for kind in ("containers", "initContainers"):
             for index, container in objects(self.spec.get(kind)):
                 yield self.at(f"spec.{kind}[{index}]"), container

@@ -62,7 +62,7 @@ def visible_devices(pod: PodPlace) -> Iterator[LintFinding]:
                 yield LintFinding(
                     code="gpu-visible-devices",
                     path=f"{path}.env[{index}]",
-                    problem="it comes after the device plugin's and shows the neighbours' GPUs",
+                    problem="it comes after the device plugin's and shows the neighbors' GPUs",
                     remedy="leave it out",
                 )
 

@@ -50,7 +50,7 @@ def without_unwanted(env: Mapping[str, str] | Sequence[Manifest], launch: Launch
     """The template's variables without those that would break the run or give secrets away.
 
     - Which devices it sees: the kubelet appends the template's variables after the device
-      plugin's, so `NVIDIA_VISIBLE_DEVICES=all` would show the run its neighbours' GPUs.
+      plugin's, so `NVIDIA_VISIBLE_DEVICES=all` would show the run its neighbors' GPUs.
     - Prefect's settings and keys in a container job, which has no Prefect inside.
     """
     # Prefect has the variables of a template as a mapping until it prepares the run.

@@ -18,7 +18,7 @@ def termination_grace_s(launch: Launch, policy: KubernetesPolicy) -> int:
     """The `terminationGracePeriodSeconds` of this pod.
 
     On spot capacity as long as the provider's warning leaves it, because a longer one would not be
-    honoured; elsewhere the policy's. Never less than what Prefect takes to end a flow: where the
+    honored; elsewhere the policy's. Never less than what Prefect takes to end a flow: where the
     warning is shorter than that (GKE, AKS) the number does no harm, and what ends the pod for
     other reasons leaves it its time.
     """

@@ -19,7 +19,7 @@ class ChargedParty(StrEnum):
     """The party that bears an end without success."""
 
     RUN = "run"
-    """The run itself: it counts towards `max_failures`."""
+    """The run itself: it counts toward `max_failures`."""
     INTERRUPTION = "interruption"
     """The machine, its provider, or a person with rights in the cluster."""
     PREEMPTION = "preemption"

@@ -1,4 +1,4 @@
-"""The optimisation challenge: batch 1 in fp32, batch 8, fewer bits, another GPU type."""
+"""The optimization challenge: batch 1 in fp32, batch 8, fewer bits, another GPU type."""
 
 from dataclasses import replace
 

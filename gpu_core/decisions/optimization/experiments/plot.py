@@ -14,10 +14,10 @@ from gpu_core.decisions.model.markdown import escaped
 from gpu_core.decisions.model.units import digits
 from gpu_core.decisions.optimization.experiments.trial import Origin
 
-# Narrow enough for a telephone of 400 px; grey reads on a dark and on a light page.
+# Narrow enough for a telephone of 400 px; gray reads on a dark and on a light page.
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 360, 260, 60, 20, 16, 40
-_GREY = "#8a8f98"
-_COLOURS = {Origin.MEASURED: "#4f83cc", Origin.PROJECTED: "#d9822b", Origin.COMPUTED: "#5aa469"}
+_GRAY = "#8a8f98"
+_COLORS = {Origin.MEASURED: "#4f83cc", Origin.PROJECTED: "#d9822b", Origin.COMPUTED: "#5aa469"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ def trade_off_plot(points: Sequence[Point]) -> str:
     places = [(across.at(p.usd_per_1k), up.at(p.latency_s)) for p in points]
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" '
-        f'font-family="sans-serif" font-size="12" fill="{_GREY}">'
+        f'font-family="sans-serif" font-size="12" fill="{_GRAY}">'
         f"{_frame(points, across, up)}{_lines(points, places)}"
         f"{''.join(_dot(p, *place) for p, place in zip(points, places, strict=True))}</svg>"
     )
@@ -79,7 +79,7 @@ def _frame(points: Sequence[Point], across: _Axis, up: _Axis) -> str:
     waits = sorted({min(p.latency_s for p in points), max(p.latency_s for p in points)})
     bottom = _HEIGHT - _BOTTOM
     return (
-        f'<path d="M{_LEFT} {_TOP}V{bottom}H{_WIDTH - _RIGHT}" fill="none" stroke="{_GREY}"/>'
+        f'<path d="M{_LEFT} {_TOP}V{bottom}H{_WIDTH - _RIGHT}" fill="none" stroke="{_GRAY}"/>'
         + "".join(
             f'<text x="{across.at(c):.1f}" y="{bottom + 16}" text-anchor="middle">'
             f"${digits(c, 2)}</text>"
@@ -102,13 +102,13 @@ def _lines(points: Sequence[Point], places: Sequence[tuple[float, float]]) -> st
         if points[number].origin is points[number - 1].origin:
             (x1, y1), (x2, y2) = places[number - 1], places[number]
             parts.append(f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}")
-    return f'<path d="{"".join(parts)}" fill="none" stroke="{_GREY}" stroke-dasharray="3"/>'
+    return f'<path d="{"".join(parts)}" fill="none" stroke="{_GRAY}" stroke-dasharray="3"/>'
 
 
 def _dot(point: Point, x: float, y: float) -> str:
-    colour = _COLOURS[point.origin]
-    inside = "none" if point.origin is Origin.PROJECTED else colour
+    color = _COLORS[point.origin]
+    inside = "none" if point.origin is Origin.PROJECTED else color
     return (
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{inside}" stroke="{colour}"/>'
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{inside}" stroke="{color}"/>'
         f'<text x="{x + 8:.1f}" y="{y - 6:.1f}">{escape(point.label)}</text>'
     )

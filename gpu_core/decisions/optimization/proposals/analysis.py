@@ -47,7 +47,7 @@ class Analysis:
     did nothing may belong to an attempt whose work was lost."""
 
 
-def analyse(facts: Sequence[RunFact], capacity: CapacityCost | None) -> Analysis:
+def analyze(facts: Sequence[RunFact], capacity: CapacityCost | None) -> Analysis:
     """The costs of these runs by workload, and the waste in them.
 
     Args:

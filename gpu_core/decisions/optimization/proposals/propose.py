@@ -8,7 +8,7 @@ from statistics import mean
 
 from gpu_core.decisions.catalog.offerings import Catalog
 from gpu_core.decisions.costs.capacity.idle import CapacityCost
-from gpu_core.decisions.optimization.proposals.analysis import Analysis, analyse
+from gpu_core.decisions.optimization.proposals.analysis import Analysis, analyze
 from gpu_core.decisions.optimization.proposals.checkpoint_proposals import checkpoint_draft
 from gpu_core.decisions.optimization.proposals.configuration_proposals import (
     comparisons,
@@ -80,7 +80,7 @@ def optimize(
     facts = tuple(fact for fact in everything if fact.run.submitted_at in period.window)
     learned_from = everything[: len(everything) - len(facts)]
     replayed = _replayed(learned_from, facts, policy, seed)
-    analysis = analyse(facts, capacity)
+    analysis = analyze(facts, capacity)
     drafts: list[Draft] = []
     by_hand: list[Proposal] = []
     if replayed.calibration.is_close:

@@ -146,14 +146,14 @@ def sharing_case(
     """
     types = {attempt.gpu_type for fact in facts for attempt in fact.attempts}
     gpu_type = next(iter(types)) if len(types) == 1 else None
-    catalogued = GPU_TYPES.get(gpu_type or "")
+    cataloged = GPU_TYPES.get(gpu_type or "")
     needs = gpu_needs(facts)
     is_priced = all(fact.cost_micro_usd is not None for fact in facts)
-    if gpu_type is None or catalogued is None or needs is None or not is_priced:
+    if gpu_type is None or cataloged is None or needs is None or not is_priced:
         return None
     if mean(needs.utilization) >= idle.under_used_below:
         return None
-    memory_mib = catalogued.reported_memory_mib or catalogued.memory_gib * 1024
+    memory_mib = cataloged.reported_memory_mib or cataloged.memory_gib * 1024
     cases = [
         SharingCase(
             facts=tuple(facts),
@@ -187,7 +187,7 @@ def _draws(
 ) -> tuple[float, ...]:
     """The savings in drawn futures.
 
-    How busy the neighbours will be is not in the ledger: from never to always, each as likely. How
+    How busy the neighbors will be is not in the ledger: from never to always, each as likely. How
     long they hold the other parts is not known, either.
     """
     cost = np.array([fact.cost_micro_usd or 0 for fact in facts], dtype=np.float64)

@@ -21,7 +21,7 @@ COVERAGE = 0.8
 """The part of starts that should fall into their interval."""
 
 # Waits come in spells, so the latest errors know less about the next one than as many independent
-# ones would. Tails of 8% instead of 10% make up for it: a judgement between 6 and 10%, the two
+# ones would. Tails of 8% instead of 10% make up for it: a judgment between 6 and 10%, the two
 # that were tried on 1-10 October 2017 of the Philly trace.
 _TAIL = 0.08
 _REMEMBERED_STARTS = 3_000

@@ -13,7 +13,7 @@ class Trigger(StrEnum):
     """The reason for which nodes should be added."""
 
     WAITING = "waiting"
-    UTILISATION = "utilization"
+    UTILIZATION = "utilization"
     QUEUED = "queued"
     CALENDAR = "calendar"
 

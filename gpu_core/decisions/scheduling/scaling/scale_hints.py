@@ -120,7 +120,7 @@ def _demand_triggers(
     if longest_s > policy.waiting_s:
         triggers[Trigger.WAITING] = f"a workload has been pending for {format_duration(longest_s)}"
     if busy_milli > policy.utilization * total_milli:
-        triggers[Trigger.UTILISATION] = f"{busy_milli / total_milli:.0%} of the GPUs are in use"
+        triggers[Trigger.UTILIZATION] = f"{busy_milli / total_milli:.0%} of the GPUs are in use"
     if len(demand) > policy.queued:
         triggers[Trigger.QUEUED] = f"{count(len(demand), 'workload')} wait"
     return triggers

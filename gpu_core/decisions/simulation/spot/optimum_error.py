@@ -36,15 +36,15 @@ def optimum_errors(
     numbers = [len(trace) for trace in costs]
     return OptimumErrors(
         standard_error=_pooled(
-            [_neighbours_variance(trace) / n for trace, n in zip(costs, numbers, strict=True)]
+            [_neighbors_variance(trace) / n for trace, n in zip(costs, numbers, strict=True)]
         ),
         at_random=_pooled([pvariance(trace) / n for trace, n in zip(costs, numbers, strict=True)]),
         by_spot_up=_slope(spot_up, costs),
     )
 
 
-def _neighbours_variance(costs: Sequence[float]) -> float:
-    """Within the parts, from the differences of neighbours, which are a part away of each other."""
+def _neighbors_variance(costs: Sequence[float]) -> float:
+    """Within the parts, from the differences of neighbors, which are a part away of each other."""
     return fmean((a - b) ** 2 for a, b in pairwise(costs)) / 2 if len(costs) > 1 else 0.0
 
 

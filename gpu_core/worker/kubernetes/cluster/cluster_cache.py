@@ -172,7 +172,7 @@ class ClusterCache:
         node = None if after is None else after["spec"].get("nodeName")
         if after is not None and node is not None and not has_pod_ended(after):
             self._pods_by_node[node][uid] = after
-        attempt_id = labelled_attempt(pod)
+        attempt_id = labeled_attempt(pod)
         if attempt_id is not None:
             self._index(self._pods_by_attempt, attempt_id, uid, after)
             self._last_pods.setdefault(attempt_id, {})[uid] = pod
@@ -184,7 +184,7 @@ class ClusterCache:
 
     def _job_changed(self, before: Json | None, after: Json | None) -> None:
         job = after or before or {}
-        attempt_id = labelled_attempt(job)
+        attempt_id = labeled_attempt(job)
         if attempt_id is None:
             return
         self._index(self._jobs_by_attempt, attempt_id, job["metadata"]["uid"], after)
@@ -216,7 +216,7 @@ def _end_of(job: Json) -> object:
     return (conditions, deleted_at) if conditions or deleted_at else None
 
 
-def labelled_attempt(item: Json) -> str | None:
+def labeled_attempt(item: Json) -> str | None:
     """Which attempt does this object belong to? None: to none of ours."""
     attempt_id: str | None = (item["metadata"].get("labels") or {}).get(ATTEMPT_ID_LABEL)
     return attempt_id
@@ -263,7 +263,7 @@ def kept_node(node: Json) -> Json:
 def kept_pod(pod: Json) -> Json | None:
     """A pod of ours with its lifecycle; of others only what they use of a node."""
     spec = pod["spec"]
-    is_ours = labelled_attempt(pod) is not None
+    is_ours = labeled_attempt(pod) is not None
     if not is_ours and (has_pod_ended(pod) or "nodeName" not in spec):
         return None
     resources = {

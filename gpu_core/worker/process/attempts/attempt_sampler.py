@@ -29,7 +29,7 @@ from gpu_core.decisions.telemetry.samples import GpuSample
 from gpu_core.decisions.telemetry.summary import GpuTotals
 from gpu_core.decisions.telemetry.virtual_gpus import VIRTUAL_PREFIX, virtual_samples
 
-# A driver that fails is initialised anew: that takes seconds, and other programs wait for it.
+# A driver that fails is initialized anew: that takes seconds, and other programs wait for it.
 _PAUSE_S = 60.0
 
 # To find the processes of a run, those of the whole machine are read: 5 to 10 ms.

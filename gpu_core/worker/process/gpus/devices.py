@@ -19,7 +19,7 @@ from gpu_core.worker.operations.bounded_call import BoundedCall
 # proc(5): a new one at each boot of Linux.
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
-# Without persistence mode the driver initialises each GPU for each program that asks, for seconds.
+# Without persistence mode the driver initializes each GPU for each program that asks, for seconds.
 _ANSWER_S = 60.0
 
 _discovery: BoundedCall[tuple[DiscoveredGpu, ...]] = BoundedCall()

@@ -13,10 +13,10 @@ ProcessesByGpu = Mapping[str, tuple[int, ...]]
 # NVML answers within milliseconds. A cycle waits so long once; then the call counts as hanging.
 _ANSWER_S = 2.0
 
-# The first time: without persistence mode the driver initialises each GPU then.
+# The first time: without persistence mode the driver initializes each GPU then.
 _FIRST_ANSWER_S = 15.0
 
-# NVML that failed is initialised anew: that takes seconds, and other programs wait for it.
+# NVML that failed is initialized anew: that takes seconds, and other programs wait for it.
 _FIRST_PAUSE_S = 5.0
 _LONGEST_PAUSE_S = 300.0
 
@@ -27,7 +27,7 @@ class UsageReader:
     Args:
         clock_s: Seconds that never go back.
         answer_s: How long to wait for an answer.
-        first_answer_s: The same, where NVML is initialised first.
+        first_answer_s: The same, where NVML is initialized first.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class UsageReader:
         self._clock_s = clock_s
         self._answer_s = answer_s
         self._first_answer_s = first_answer_s
-        self._is_initialised = False
+        self._is_initialized = False
         self._users = GpuUsers()
         self._call: BoundedCall[ProcessesByGpu] = BoundedCall()
         self._failure: str | None = None
@@ -49,7 +49,7 @@ class UsageReader:
     def read(self, expected: Collection[str]) -> ProcessesByGpu:
         """The processes on each GPU. GPUs that do not answer are missing.
 
-        Where NVML failed, or one of the expected GPUs was missing, it is initialised anew, at first
+        Where NVML failed, or one of the expected GPUs was missing, it is initialized anew, at first
         after 5 s, then after pauses that double up to 5 min.
 
         Args:
@@ -62,7 +62,7 @@ class UsageReader:
         is_anew = self._reopen_at_s is not None and now_s >= self._reopen_at_s
         if self._failure is not None and not is_anew:
             raise GpuDiscoveryError(self._failure)
-        is_first = is_anew or not self._is_initialised
+        is_first = is_anew or not self._is_initialized
         wait_s = self._first_answer_s if is_first else self._answer_s
         try:
             usage = self._call.of(lambda: self._asked(is_anew), wait_s)
@@ -70,10 +70,10 @@ class UsageReader:
             raise GpuDiscoveryError(f"NVML did not respond within {wait_s:g} seconds") from error
         except GpuDiscoveryError as error:
             self._failure = str(error)
-            self._is_initialised = False
+            self._is_initialized = False
             self._reopen_later(now_s)
             raise
-        self._failure, self._is_initialised = None, True
+        self._failure, self._is_initialized = None, True
         if usage.keys() >= set(expected):
             self._reopen_at_s, self._pause_s = None, _FIRST_PAUSE_S
         elif is_anew or self._reopen_at_s is None:

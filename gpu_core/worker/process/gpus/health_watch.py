@@ -18,7 +18,7 @@ from gpu_core.worker.process.gpus.held import HeldGpus
 
 _log = logging.getLogger("prefect.gpu.devices")
 
-# NVML that failed is initialised anew: that takes seconds, and other programs wait for it.
+# NVML that failed is initialized anew: that takes seconds, and other programs wait for it.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
 
 _RECENT = timedelta(hours=1)

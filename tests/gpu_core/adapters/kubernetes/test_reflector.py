@@ -21,15 +21,15 @@ class Copy:
 
     @staticmethod
     def _keep(item):
-        return item.get("colour")
+        return item.get("color")
 
     def _on_change(self, before, after):
         self.changes.append((before, after))
         self._changed.set()
         self._changed = anyio.Event()
 
-    async def has(self, *colours):
-        while sorted(self.reflector) != sorted(colours):
+    async def has(self, *colors):
+        while sorted(self.reflector) != sorted(colors):
             changed = self._changed
             with anyio.move_on_after(0.05):
                 await changed.wait()
@@ -55,7 +55,7 @@ def test_a_list_of_several_pages_is_one_list():
         server = ScriptedServer()
         server.page_size = 2
         for number in range(5):
-            server.add(f"t{number}", colour=f"c{number}")
+            server.add(f"t{number}", color=f"c{number}")
         async with following(server) as copy:
             await copy.has(*(f"c{number}" for number in range(5)))
             assert server.lists == 3
@@ -66,11 +66,11 @@ def test_a_list_of_several_pages_is_one_list():
 def test_changes_are_followed_and_reported_with_what_was_before():
     async def scenario():
         server = ScriptedServer()
-        server.add("a", colour="red")
+        server.add("a", color="red")
         async with following(server) as copy:
-            server.emit("ADDED", server.add("b", colour="blue"))
+            server.emit("ADDED", server.add("b", color="blue"))
             await copy.has("red", "blue")
-            server.emit("MODIFIED", server.add("a", colour="green"))
+            server.emit("MODIFIED", server.add("a", color="green"))
             await copy.has("green", "blue")
             server.emit("DELETED", server.remove("b"))
             await copy.has("green")
@@ -87,9 +87,9 @@ def test_changes_are_followed_and_reported_with_what_was_before():
 def test_an_object_that_changed_as_it_went_is_reported_with_its_last_status():
     async def scenario():
         server = ScriptedServer()
-        server.add("a", colour="running")
+        server.add("a", color="running")
         async with following(server) as copy:
-            server.emit("DELETED", {**server.remove("a"), "colour": "exit code 3"})
+            server.emit("DELETED", {**server.remove("a"), "color": "exit code 3"})
             await copy.has()
             assert copy.changes[-2:] == [("running", "exit code 3"), ("exit code 3", None)]
 
@@ -99,7 +99,7 @@ def test_an_object_that_changed_as_it_went_is_reported_with_its_last_status():
 def test_the_end_of_an_object_that_was_passed_over_is_not_reported():
     async def scenario():
         server = ScriptedServer()
-        server.add("a", colour="red")
+        server.add("a", color="red")
         server.add("of others")
         async with following(server) as copy:
             await copy.has("red")
@@ -116,7 +116,7 @@ def test_a_list_that_is_refused_is_reported_once_and_followed_when_it_is_allowed
 
     async def scenario():
         server = ScriptedServer()
-        server.add("a", colour="red")
+        server.add("a", color="red")
         server.refusals += [(403, refusal), (403, refusal)]
         async with following(server) as copy:
             await copy.has("red")
@@ -139,12 +139,12 @@ def test_a_list_that_is_refused_is_reported_once_and_followed_when_it_is_allowed
 def test_a_forgotten_version_makes_the_list_anew_and_reports_what_was_missed(forget):
     async def scenario():
         server = ScriptedServer()
-        server.add("a", colour="red")
-        server.add("b", colour="blue")
+        server.add("a", color="red")
+        server.add("b", color="blue")
         async with following(server) as copy:
             await copy.has("red", "blue")
             server.remove("a")
-            server.add("c", colour="white")
+            server.add("c", color="white")
             forget(server)
             await copy.has("blue", "white")
             assert ("red", None) in copy.changes
@@ -156,12 +156,12 @@ def test_a_forgotten_version_makes_the_list_anew_and_reports_what_was_missed(for
 def test_a_watch_that_was_cut_goes_on_from_the_last_version_without_a_new_list():
     async def scenario():
         server = ScriptedServer()
-        server.add("a", colour="red")
+        server.add("a", color="red")
         async with following(server) as copy:
             bookmark = {"metadata": {"resourceVersion": "77"}}
             server.emit("BOOKMARK", bookmark)
             server.cut()
-            server.emit("ADDED", server.add("b", colour="blue"))
+            server.emit("ADDED", server.add("b", color="blue"))
             await copy.has("red", "blue")
             assert server.lists == 1
             assert server.watched_from[-1] == "77"
@@ -174,7 +174,7 @@ def test_a_watch_that_says_nothing_any_more_is_asked_for_again_without_a_new_lis
 
     async def scenario():
         server = ScriptedServer()
-        server.add("a", colour="red")
+        server.add("a", color="red")
         async with following(server):
             while len(server.watched_from) < 3:  # noqa: ASYNC110 - it is the server that knows
                 await anyio.sleep(0.01)
@@ -187,10 +187,10 @@ def test_a_watch_that_says_nothing_any_more_is_asked_for_again_without_a_new_lis
 def test_what_decides_nothing_is_not_reported():
     async def scenario():
         server = ScriptedServer()
-        server.add("a", colour="red", heartbeat=1)
+        server.add("a", color="red", heartbeat=1)
         async with following(server) as copy:
-            server.emit("MODIFIED", server.add("a", colour="red", heartbeat=2))
-            server.emit("MODIFIED", server.add("a", colour="blue", heartbeat=3))
+            server.emit("MODIFIED", server.add("a", color="red", heartbeat=2))
+            server.emit("MODIFIED", server.add("a", color="blue", heartbeat=3))
             await copy.has("blue")
             assert copy.changes == [(None, "red"), ("red", "blue")]
 
@@ -200,7 +200,7 @@ def test_what_decides_nothing_is_not_reported():
 def test_a_server_that_cannot_answer_is_asked_again():
     async def scenario():
         server = ScriptedServer()
-        server.add("a", colour="red")
+        server.add("a", color="red")
         server.refusals += [(503, {"reason": "ServiceUnavailable", "message": "starting"})] * 2
         async with following(server) as copy:
             await copy.has("red")

@@ -14,8 +14,8 @@ import dataclasses, json, sys
 import pynvml
 from datetime import UTC, datetime, timedelta
 from gpu_core.adapters.nvml import GpuDiscoveryError, GpuSampler
-initialise, initialised = pynvml.nvmlInit, []
-pynvml.nvmlInit = lambda: initialised.append(initialise())
+initialize, initialized = pynvml.nvmlInit, []
+pynvml.nvmlInit = lambda: initialized.append(initialize())
 sampler = GpuSampler(json.loads(sys.argv[1]))
 for line in sys.stdin:
     now = datetime(2026, 11, 1, tzinfo=UTC) + timedelta(seconds=float(line))
@@ -26,7 +26,7 @@ for line in sys.stdin:
     print(json.dumps(found, default=lambda v: sorted(v) if isinstance(v, frozenset) else str(v)))
     sys.stdout.flush()
 sampler.close()
-print(len(initialised))
+print(len(initialized))
 """
 
 BUSY = {
@@ -113,7 +113,7 @@ class Machine:
         return {each.pop("gpu_id"): each for each in found if each.pop("at")}
 
     def close(self):
-        """How often the driver was initialised."""
+        """How often the driver was initialized."""
         if self._process.stdout.closed:
             return None
         rest, _ = self._process.communicate()
@@ -298,7 +298,7 @@ def test_a_uuid_that_is_no_text_leaves_the_others_alone(machine):
     assert list(watched.sample()) == ["GPU-b"]
 
 
-def test_a_machine_whose_gpus_are_gone_is_not_initialised_again_and_again(machine):
+def test_a_machine_whose_gpus_are_gone_is_not_initialized_again_and_again(machine):
     watched = machine("broken 15", gpu_ids=["GPU-a"])
     assert [watched.sample()["GPU-a"]["is_lost"] for _ in range(3)] == [True] * 3
     assert watched.close() == 1

@@ -108,7 +108,7 @@ def test_rules_that_we_do_not_have_are_refused(generator: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        pytest.param("nominalQuota", "nominalQuotas", "nominalQuota", id="misspelt"),
+        pytest.param("nominalQuota", "nominalQuotas", "nominalQuota", id="misspelled"),
         pytest.param("request: 5", "request: many", "request", id="no number"),
         pytest.param("cohorts:", "cohorts: [", "is not valid YAML", id="no YAML"),
     ],

@@ -93,7 +93,7 @@ def test_a_ledger_without_finished_runs_is_refused(tmp_path: Path) -> None:
         read_ledger(str(path))
 
 
-def test_a_misspelt_path_creates_nothing(tmp_path: Path) -> None:
+def test_a_misspelled_path_creates_nothing(tmp_path: Path) -> None:
     """Opening a ledger would create one."""
     with pytest.raises(InvalidInput, match="is not a file"):
         read_ledger(str(tmp_path / "leger.db"))

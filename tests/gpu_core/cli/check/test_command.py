@@ -93,7 +93,7 @@ def test_good_files(
             "version: 1\nprices: {}\nkubernets: {}\n",
             "error invalid-input at line 3: kubernets: is not a known name; did you mean "
             "'kubernetes'?",
-            id="a misspelt key of a policy",
+            id="a misspelled key of a policy",
         ),
         pytest.param(
             "p.yaml",
@@ -140,7 +140,7 @@ def test_good_files(
             "prefect.yaml",
             PROJECT.replace("shm_size", "shm_sise"),
             "work_pool.job_variables.shm_sise: is not a known name; did you mean 'shm_size'?",
-            id="a misspelt job variable",
+            id="a misspelled job variable",
         ),
         pytest.param(
             "p.yaml",
@@ -341,7 +341,7 @@ def test_a_team_of_a_deployment_that_is_close_to_one_of_the_policy_is_a_warning(
             "quotas: {unlisted: refused, teams: {research: {nominal_quota: {any: 8}}}}",
             "team: reserch",
             "its runs never start; did you mean 'research'?",
-            id="a refused team that is misspelt",
+            id="a refused team that is misspelled",
         ),
         pytest.param(
             "prices: {h100-80gb: {on-demand: 4}}",

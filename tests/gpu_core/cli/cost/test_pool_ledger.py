@@ -89,7 +89,7 @@ def test_the_ledger_is_that_of_the_pool(server, pool, pools, blocks, want) -> No
             "--pool is not a GPU work pool on this Prefect server (got 'gpuu'); did you mean "
             "'gpu'?; "
             "allowed: gpu",
-            id="a misspelt pool",
+            id="a misspelled pool",
         ),
         pytest.param(
             "gpu",

@@ -474,7 +474,7 @@ def test_what_is_typed_wrong_is_named_before_a_server_is_asked(
 
 
 @pytest.mark.parametrize("command", ["report", "export"])
-def test_a_misspelt_ledger_is_named_and_not_created(
+def test_a_misspelled_ledger_is_named_and_not_created(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     """A new database would hold no run, and say that all of them cost nothing."""

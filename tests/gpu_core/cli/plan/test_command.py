@@ -223,7 +223,7 @@ def test_the_speed_is_learned_from_a_deployments_runs(
         pytest.param(
             ["--deployment", "train/gpu", "--observed", "t4:1:5"], "alternatives", id="both"
         ),
-        pytest.param(["--deployment", "train/cpu"], "did you mean 'train/gpu'", id="misspelt"),
+        pytest.param(["--deployment", "train/cpu"], "did you mean 'train/gpu'", id="misspelled"),
     ],
 )
 def test_a_history_that_cannot_be_used(

@@ -72,12 +72,12 @@ def checked(tmp_path, monkeypatch):
             deployment(queue="hihg"),
             ["deployments[0] 'train' work_pool.work_queue_name is not a queue of the policy",
              "'hihg'", "'high'"],
-            id="a misspelt queue, which Prefect would create",
+            id="a misspelled queue, which Prefect would create",
         ),
         pytest.param(
             deployment(variables="{gpu_cuont: 2}"),
             ["work_pool.job_variables.gpu_cuont", "'gpu_count'"],
-            id="a misspelt job variable, which Prefect would ignore",
+            id="a misspelled job variable, which Prefect would ignore",
         ),
         pytest.param(
             deployment(variables="{gpu_count: many}"),
@@ -88,37 +88,37 @@ def checked(tmp_path, monkeypatch):
             deployment().replace("work_queue_name", "work_queue_nam"),
             ["prefect.yaml:5: deployments[0] 'train' work_pool.work_queue_nam is not a known name",
              "'work_queue_name'"],
-            id="a misspelt key of work_pool",
+            id="a misspelled key of work_pool",
         ),
         pytest.param(
             deployment().replace("job_variables", "job_varaibles"),
             ["work_pool.job_varaibles", "'job_variables'"],
-            id="misspelt job variables as a whole",
+            id="misspelled job variables as a whole",
         ),
         pytest.param(
             deployment(more="descripton: what it does"),
             ["prefect.yaml:6: deployments[0] 'train' descripton", "'description'"],
-            id="a misspelt key of the deployment",
+            id="a misspelled key of the deployment",
         ),
         pytest.param(
             deployment(more="concurrency_limit: {limit: 1, colision_strategy: ENQUEUE}"),
             ["concurrency_limit.colision_strategy", "'collision_strategy'"],
-            id="a misspelt key of the limit",
+            id="a misspelled key of the limit",
         ),
         pytest.param(
             deployment(more='schedules: [{cron: "0 1 * * *", timezne: UTC}]'),
             ["schedules.0.timezne", "'timezone'"],
-            id="a misspelt key of a schedule",
+            id="a misspelled key of a schedule",
         ),
         pytest.param(
             deployment(more="triggers: [{expcet: [a]}]"),
             ["triggers.0.expcet", "'expect'"],
-            id="a misspelt key of a trigger",
+            id="a misspelled key of a trigger",
         ),
         pytest.param(
             deployment(more="triggers: [{type: compound, triggers: [{mtach: {}}]}]"),
             ["triggers.0.triggers.0.mtach", "'match'"],
-            id="a misspelt key of a trigger in a trigger",
+            id="a misspelled key of a trigger in a trigger",
         ),
         pytest.param(
             "defintions: {}\n" + deployment(), ["defintions", "'definitions'"], id="at the top"
@@ -175,7 +175,7 @@ def checked(tmp_path, monkeypatch):
         pytest.param(
             deployment().replace("name: train\n", "nam: train\n"),
             ["deployments[0] nam is not a known name; did you mean 'name'?"],
-            id="a misspelt name",
+            id="a misspelled name",
         ),
         pytest.param(
             deployment(variables="{3: 4}"),

@@ -43,7 +43,7 @@ MIB = 1024**2
     ],
 )
 def test_product_name(product, memory_mib, want_type):
-    """A product is recognised by chip and memory, or keeps its own name."""
+    """A product is recognized by chip and memory, or keeps its own name."""
     memory_bytes = None if memory_mib is None else memory_mib * MIB
     assert gpu_type_from_product_name(product, memory_bytes) == want_type
 
@@ -72,7 +72,7 @@ def test_nominal_memory_is_known_for_types_of_the_catalog_only():
         pytest.param("1" * 10_000, (), id="10,000 digits"),
     ],
 )
-def test_a_misspelt_type_is_never_another_product(name: str, want: tuple[str, ...]) -> None:
+def test_a_misspelled_type_is_never_another_product(name: str, want: tuple[str, ...]) -> None:
     assert gpu_types_meant(name, GPU_TYPES) == want
 
 

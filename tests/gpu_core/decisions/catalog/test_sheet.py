@@ -26,7 +26,7 @@ def with_price(**price):
         pytest.param(
             make_sheet(x=make_row(gpu_cuont=8)),
             "instance_types.x.gpu_cuont is not a known name; did you mean 'gpu_count'?",
-            id="a misspelt key",
+            id="a misspelled key",
         ),
         pytest.param(
             with_price(usd_per_hour=0),

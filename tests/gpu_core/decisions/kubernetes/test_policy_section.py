@@ -21,7 +21,7 @@ from tests.support.kubernetes_schemas import FIRST_AND_LAST, schema_errors
     ("section", "want"),
     [
         pytest.param(
-            {"provisioner": "karpentr"}, "policy: kubernetes.provisioner", id="a misspelt cloud"
+            {"provisioner": "karpentr"}, "policy: kubernetes.provisioner", id="a misspelled cloud"
         ),
         pytest.param(
             {"version": 1.34}, "kubernetes.version is not text", id="a version that YAML cut"
@@ -33,7 +33,7 @@ from tests.support.kubernetes_schemas import FIRST_AND_LAST, schema_errors
             id="an address without http",
         ),
         pytest.param(
-            {"pod_securty": "restricted"}, "did you mean 'pod_security'", id="a misspelt key"
+            {"pod_securty": "restricted"}, "did you mean 'pod_security'", id="a misspelled key"
         ),
         pytest.param(
             {"termination_grace": "20s"},

@@ -90,7 +90,7 @@ def test_time_and_cost(key, want_hours, want_usd):
     assert option.cost.total / 1e6 == pytest.approx(want_usd, abs=0.005)
 
 
-def test_a_price_far_under_its_neighbours_does_not_win():
+def test_a_price_far_under_its_neighbors_does_not_win():
     """p4d.24xlarge in use1-az1 is listed at a third of what other zones take, and is a year old."""
     found = list(options())
     assert found[0] == "aws g6e.xlarge us-east-2 use2-az3 spot"

@@ -102,18 +102,18 @@ def test_priority_of_queue(queue, want_points):
         pytest.param(
             {"version": 1, "preemptoin": {}},
             "policy: preemptoin is not a known name; did you mean 'preemption'?",
-            id="a misspelt section",
+            id="a misspelled section",
         ),
         pytest.param(
             {"version": 1, "preemption": {"enabld": True}},
             "policy: preemption.enabld is not a known name; did you mean 'enabled'?; "
             "allowed: enabled, grace_period, max_protection, min_runtime",
-            id="a misspelt key in a section",
+            id="a misspelled key in a section",
         ),
         pytest.param(
             {"version": 1, "virtual_gpus": {"gpu_type": "t4", "cuont": 1, "count": 1}},
             "policy: virtual_gpus.cuont is not a known name; did you mean 'count'?",
-            id="a misspelt key in an optional section",
+            id="a misspelled key in an optional section",
         ),
         pytest.param(
             {"version": 1, "preemption": {"grace_period": "soon"}},
@@ -157,7 +157,7 @@ def test_priority_of_queue(queue, want_points):
             {"version": 1, "prices": {"t4": {"sopt": 1}}},
             "policy: prices.t4.sopt is not one of the choices (got 'sopt'); did you mean 'spot'?; "
             "allowed: on-demand, spot, reserved",
-            id="a misspelt capacity type",
+            id="a misspelled capacity type",
         ),
         pytest.param(
             {"version": 1, "prices": {"t4": {"spot": float("nan")}}},
@@ -279,7 +279,7 @@ def test_priority_of_queue(queue, want_points):
         pytest.param(
             {"version": 1, "preemtion": None},
             "policy: preemtion is not a known name; did you mean 'preemption'?",
-            id="a misspelt section without a value",
+            id="a misspelled section without a value",
         ),
         pytest.param(
             {"version": 1, "ordering": {"keys": "priority"}},
@@ -350,7 +350,7 @@ def test_what_needs_a_damaged_section_is_not_judged():
     [
         pytest.param("priority", "keys is not a list (got 'priority')", id="text"),
         pytest.param([1], "keys.0 is not one of the choices (got 1)", id="a number"),
-        pytest.param(["fairshare"], "did you mean 'fair-share'?", id="misspelt"),
+        pytest.param(["fairshare"], "did you mean 'fair-share'?", id="misspelled"),
         pytest.param(["priority", "priority"], "ordering.keys names a key twice", id="a key twice"),
     ],
 )
@@ -376,7 +376,7 @@ def test_errors_survive_a_process_boundary():
         pytest.param(
             "version: 1\npreemption:\n  enabld: true\n",
             "{path}:3: preemption.enabld is not a known name",
-            id="the line of a misspelt key",
+            id="the line of a misspelled key",
         ),
         pytest.param(
             "version: 1\nprices:\n  t4:\n    spot: 1\n    on-demand: x\n",

@@ -51,7 +51,7 @@ def test_an_address_is_taken_without_a_slash_at_the_end(url, want):
         pytest.param(
             {"hangs": {"stuck_after": "1s"}},
             "hangs.stuck_after is too small (got '1s'); allowed: 15 s or more",
-            id="a time without a step that is shorter than a judgement takes",
+            id="a time without a step that is shorter than a judgment takes",
         ),
     ],
 )

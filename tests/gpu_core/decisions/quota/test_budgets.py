@@ -320,7 +320,7 @@ def test_periods_follow_each_other_without_gaps(period, moment_s, zone):
                 "period is not one of the choices (got 'moth'); did you mean 'month'?; "
                 "allowed: day, week, month"
             ],
-            id="a misspelt period",
+            id="a misspelled period",
         ),
         pytest.param(
             {"gpu_hours": 5, "usd": 5},
@@ -344,7 +344,7 @@ def test_periods_follow_each_other_without_gaps(period, moment_s, zone):
                 "mode is not one of the choices (got 'stopp'); did you mean 'stop'?; "
                 "allowed: soft, hard, stop"
             ],
-            id="a misspelt mode",
+            id="a misspelled mode",
         ),
     ],
 )
@@ -365,7 +365,7 @@ def test_refused_policies(changes, want_messages):
             {},
             "budgets.0.queues.kritical is not a queue of the policy (got 'kritical'); "
             "did you mean 'critical'?; allowed: critical, default, high, low, medium",
-            id="a misspelt queue",
+            id="a misspelled queue",
         ),
         pytest.param({"queues": {"default": "soft"}}, {}, None, id="Prefect's own queue"),
         pytest.param({"of": "vison"}, {"teams": {"vision": {}}}, None, id="teams are not listed"),

@@ -32,7 +32,7 @@ def messages(data):
                 "allowed: borrowing_limit, cohort, lending_limit, max_gpus_per_user, "
                 "nominal_quota, weight"
             ],
-            id="a misspelt key inside a team",
+            id="a misspelled key inside a team",
         ),
         pytest.param(
             {"teams": {"vision": {"nominal_quota": {"*": -1}}}},
@@ -56,7 +56,7 @@ def messages(data):
                 "teams.vision.nominal_quota.a100/spto has no known capacity type (got "
                 "'a100/spto'); did you mean 'spot'?; allowed: on-demand, spot, reserved"
             ],
-            id="a misspelt capacity type",
+            id="a misspelled capacity type",
         ),
         pytest.param(
             {"teams": {"vision": {"nominal_quota": {"A 100": 1}}}},

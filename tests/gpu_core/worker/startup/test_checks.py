@@ -166,7 +166,7 @@ class Server:
             "gpuu",
             (),
             ("got 'gpuu'", "did you mean 'gpu'?", "setup --pool gpuu --type gpu-process"),
-            id="a misspelt pool",
+            id="a misspelled pool",
         ),
         pytest.param(
             "my pool",

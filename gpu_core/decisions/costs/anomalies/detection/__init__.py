@@ -1,1 +1,1 @@
-"""Unusual costs: the rules, what they compare, and the judgement of a day."""
+"""Unusual costs: the rules, what they compare, and the judgment of a day."""

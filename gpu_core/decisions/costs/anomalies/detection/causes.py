@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from gpu_core.decisions.costs.anomalies.detection.judgement import RootCause
+from gpu_core.decisions.costs.anomalies.detection.judgment import RootCause
 from gpu_core.decisions.costs.reports.cost_history import DailyCosts
 from gpu_core.decisions.costs.usage.usage_cost import RunCost
 from gpu_core.decisions.model.attempts import RunRecord

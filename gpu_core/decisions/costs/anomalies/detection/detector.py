@@ -52,7 +52,7 @@ class AnomalyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedPoint:
-    """The judgement of one point of a series."""
+    """The judgment of one point of a series."""
 
     value: int | None
     """The actual value; None where it is unknown."""

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from gpu_core.decisions.costs.anomalies.decomposition.decomposition import REFERENCE_DAYS
 from gpu_core.decisions.costs.anomalies.detection.detector import JudgedPoint, detect
-from gpu_core.decisions.costs.anomalies.detection.judgement import describe_change
+from gpu_core.decisions.costs.anomalies.detection.judgment import describe_change
 from gpu_core.decisions.costs.anomalies.detection.planned import PlannedActivity, planned_on
 from gpu_core.decisions.costs.anomalies.detection.rhythm import HOURLY
 from gpu_core.decisions.costs.reports.cost_history import TOTAL, DailyCosts, Scope

@@ -16,9 +16,9 @@ from gpu_core.decisions.costs.anomalies.detection.causes import (
     runs_behind,
 )
 from gpu_core.decisions.costs.anomalies.detection.detector import AnomalyKind
-from gpu_core.decisions.costs.anomalies.detection.judgement import (
+from gpu_core.decisions.costs.anomalies.detection.judgment import (
     AnomalyVerdict,
-    Judgement,
+    Judgment,
     describe_change,
 )
 from gpu_core.decisions.costs.reports.cost_history import TOTAL, DailyCosts, Scope
@@ -58,7 +58,7 @@ def judge_by_mean(
     costs: DailyCosts,
     thresholds: Thresholds | None = None,
     now: datetime | None = None,
-) -> tuple[Judgement, ...]:
+) -> tuple[Judgment, ...]:
     """Was the day unusually dear, in total and for each team that cost anything on it?
 
     There is enough history when the first known cost is at least 7 days old; days without cost
@@ -85,11 +85,11 @@ def judge_by_mean(
 
 def _judge(
     day: date, scope: Scope, costs: DailyCosts, limits: Thresholds, explainer: Explainer
-) -> Judgement:
+) -> Judgment:
     cost = _priced(costs.get(day, ()))
     history = [day - timedelta(days=back) for back in range(1, limits.history_days + 1)]
     if not _is_known_since(costs, history[-1]):
-        return Judgement(
+        return Judgment(
             day=day,
             part=scope,
             verdict=AnomalyVerdict.NOT_ENOUGH_HISTORY,
@@ -103,7 +103,7 @@ def _judge(
     # Cross-multiplied: no rounding decides whether a day is over the line.
     is_over = cost * len(history) * 100 > before * (100 + limits.over_mean_percent)
     why, action = explainer.explain(scope, cost, mean) if is_over else (None, None)
-    return Judgement(
+    return Judgment(
         day=day,
         part=scope,
         verdict=AnomalyVerdict.ANOMALY if is_over else AnomalyVerdict.USUAL,

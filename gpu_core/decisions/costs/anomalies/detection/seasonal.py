@@ -11,9 +11,9 @@ from gpu_core.decisions.costs.anomalies.decomposition.decomposition import (
 from gpu_core.decisions.costs.anomalies.decomposition.explanation import Explainer
 from gpu_core.decisions.costs.anomalies.detection.causes import runs_behind, source_of
 from gpu_core.decisions.costs.anomalies.detection.detector import AnomalyKind, JudgedPoint, detect
-from gpu_core.decisions.costs.anomalies.detection.judgement import (
+from gpu_core.decisions.costs.anomalies.detection.judgment import (
     AnomalyVerdict,
-    Judgement,
+    Judgment,
     RootCause,
 )
 from gpu_core.decisions.costs.anomalies.detection.known import Known
@@ -47,7 +47,7 @@ def judge_by_season(
     costs: DailyCosts,
     known: Known | None = None,
     now: datetime | None = None,
-) -> tuple[Judgement, ...]:
+) -> tuple[Judgment, ...]:
     """Was the day's cost unusual, in total and for each team, project, deployment and GPU type?
 
     The total and the teams always come first; other parts only where they are unusual.
@@ -83,15 +83,15 @@ class _Judge:
         self._budgets = known.budgets_micro_usd_per_day
         self._explainer = Explainer(day, costs, now)
 
-    def total(self) -> Judgement:
+    def total(self) -> Judgment:
         return self._judge(TOTAL, self._history.costs(TOTAL))
 
-    def part(self, scope: Scope) -> Judgement | None:
-        """The judgement of one part; None if it had no cost recently and has none now."""
+    def part(self, scope: Scope) -> Judgment | None:
+        """The judgment of one part; None if it had no cost recently and has none now."""
         costs = self._history.costs(scope)
         return self._judge(scope, costs) if any(costs[-DAILY.level_memory :]) else None
 
-    def _judge(self, scope: Scope, costs: Sequence[int]) -> Judgement:
+    def _judge(self, scope: Scope, costs: Sequence[int]) -> Judgment:
         cost = costs[-1]
         activity = planned_on(self._day, scope, self._planned)
         if activity is not None:
@@ -121,7 +121,7 @@ class _Judge:
 
     def _judge_known(
         self, scope: Scope, cost: int, point: JudgedPoint, days: Sequence[date]
-    ) -> Judgement:
+    ) -> Judgment:
         expected, sigmas = point.expected or 0, point.sigmas or 0.0
         if point.kind is None or point.since is None:
             return self._said(
@@ -129,7 +129,7 @@ class _Judge:
             )
         since = days[point.since]
         why, action = self._explainer.explain(scope, cost, expected, self._left_out(scope), since)
-        return Judgement(
+        return Judgment(
             day=self._day,
             part=scope,
             verdict=AnomalyVerdict.ANOMALY,
@@ -147,7 +147,7 @@ class _Judge:
             ),
         )
 
-    def _judge_new(self, scope: Scope, costs: Sequence[int], days_known: int) -> Judgement:
+    def _judge_new(self, scope: Scope, costs: Sequence[int], days_known: int) -> Judgment:
         allowance = allowance_of_new(scope, self._history, self._budgets)
         cost = costs[-1]
         if allowance is None or cost <= allowance.micro_usd or cost <= FLOOR_MICRO_USD:
@@ -159,7 +159,7 @@ class _Judge:
         since = _dear_since(costs, allowance)
         first = self._history.day_at(since)
         why, action = self._explainer.explain(scope, cost, 0, self._left_out(scope), first)
-        return Judgement(
+        return Judgment(
             day=self._day,
             part=scope,
             verdict=AnomalyVerdict.ANOMALY,
@@ -195,8 +195,8 @@ class _Judge:
 
     def _said(
         self, scope: Scope, cost: int, expected: int | None, verdict: AnomalyVerdict, summary: str
-    ) -> Judgement:
-        return Judgement(
+    ) -> Judgment:
+        return Judgment(
             day=self._day,
             part=scope,
             verdict=verdict,

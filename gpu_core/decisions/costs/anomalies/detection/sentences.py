@@ -3,7 +3,7 @@
 from datetime import date
 
 from gpu_core.decisions.costs.anomalies.detection.detector import AnomalyKind
-from gpu_core.decisions.costs.anomalies.detection.judgement import describe_change
+from gpu_core.decisions.costs.anomalies.detection.judgment import describe_change
 from gpu_core.decisions.costs.anomalies.detection.new_series import DailyAllowance
 from gpu_core.decisions.costs.reports.cost_history import Scope
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, count, format_usd

@@ -10,7 +10,7 @@ from gpu_core.decisions.costs.anomalies.decomposition.sentences import (
     contribution_text,
     signed_usd,
 )
-from gpu_core.decisions.costs.anomalies.detection.judgement import Judgement, RootCause
+from gpu_core.decisions.costs.anomalies.detection.judgment import Judgment, RootCause
 from gpu_core.decisions.costs.reports.cost_history import Scope
 from gpu_core.decisions.model.attempts import Provenance, RunRecord
 from gpu_core.decisions.model.markdown import escaped, flow_run_link
@@ -22,27 +22,27 @@ _NAMED_PERCENT = 5
 _MOST_OF_IT_PERCENT = 50
 
 
-def anomaly_markdown(judgement: Judgement, named: set[str]) -> str:
+def anomaly_markdown(judgment: Judgment, named: set[str]) -> str:
     """The sentence, why, and the runs behind it except those that are named already.
 
     A part of the cost whose runs are all named says the same again: it is an item of a list.
 
     Args:
-        judgement: An anomaly.
+        judgment: An anomaly.
         named: The ids of runs that other anomalies of the page name; those of this one are added.
     """
-    causes = [cause for cause in judgement.causes if cause.run.flow_run_id not in named]
-    if judgement.causes and not causes:
-        return f"- {escaped(judgement.summary)}"
+    causes = [cause for cause in judgment.causes if cause.run.flow_run_id not in named]
+    if judgment.causes and not causes:
+        return f"- {escaped(judgment.summary)}"
     named.update(cause.run.flow_run_id for cause in causes)
-    why = judgement.why
-    paragraphs = [f"**{escaped(judgement.summary)}**"]
+    why = judgment.why
+    paragraphs = [f"**{escaped(judgment.summary)}**"]
     if why is not None and why.contributions:
         paragraphs += [_why(why), *_where(why)]
     if causes:
         paragraphs.append("\n".join(["Contributing runs:", "", *map(_behind, causes)]))
-    if judgement.action is not None:
-        paragraphs.append(f"Recommended action: {escaped(judgement.action.text)}")
+    if judgment.action is not None:
+        paragraphs.append(f"Recommended action: {escaped(judgment.action.text)}")
     return "\n\n".join(paragraphs)
 
 

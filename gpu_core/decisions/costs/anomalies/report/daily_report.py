@@ -1,4 +1,4 @@
-"""The report about a day's cost: the judgements, and the values that they compare."""
+"""The report about a day's cost: the judgments, and the values that they compare."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,9 +6,9 @@ from datetime import date, datetime, timedelta
 
 from gpu_core.decisions.costs.anomalies.decomposition.decomposition import REFERENCE_DAYS
 from gpu_core.decisions.costs.anomalies.detection.hourly import UnusualHours, unusual_hours
-from gpu_core.decisions.costs.anomalies.detection.judgement import (
+from gpu_core.decisions.costs.anomalies.detection.judgment import (
     AnomalyVerdict,
-    Judgement,
+    Judgment,
 )
 from gpu_core.decisions.costs.anomalies.detection.known import Known
 from gpu_core.decisions.costs.anomalies.detection.rolling_mean import Thresholds, judge_by_mean
@@ -41,7 +41,7 @@ class DayReport:
     is_day_over: bool
     """False: the numbers will still grow."""
     costs: tuple[RunCost, ...]
-    judgements: tuple[Judgement, ...]
+    judgments: tuple[Judgment, ...]
     """The first is the total's; then one for each team; then parts that were unusual."""
     days: tuple[DayCost, ...] = ()
     """The cost of this day and of those before it, in order."""
@@ -117,7 +117,7 @@ def report_day(
         savings: What was saved in the month up to that day; None: not known.
         budgets: What the policy's budgets had used at the end of that day.
     """
-    judgements = (
+    judgments = (
         judge_by_mean(day, costs, now=now)
         if history is None
         else judge_by_season(day, history, costs, known, now)
@@ -127,7 +127,7 @@ def report_day(
         day=day,
         is_day_over=is_day_over,
         costs=tuple(costs.get(day, ())),
-        judgements=judgements if is_day_over else tuple(map(_so_far, judgements)),
+        judgments=judgments if is_day_over else tuple(map(_so_far, judgments)),
         days=_days(day, costs),
         outlook=cost_outlook(day, costs),
         hours=() if history is None else unusual_hours(day, costs, now, (known or Known()).planned),
@@ -143,11 +143,11 @@ def report_day(
     )
 
 
-def _so_far(judgement: Judgement) -> Judgement:
+def _so_far(judgment: Judgment) -> Judgment:
     """A day that is not over is never too cheap."""
-    if judgement.cost_micro_usd >= (judgement.expected_micro_usd or 0):
-        return judgement
-    return replace(judgement, verdict=AnomalyVerdict.USUAL, kind=None, since=None, causes=())
+    if judgment.cost_micro_usd >= (judgment.expected_micro_usd or 0):
+        return judgment
+    return replace(judgment, verdict=AnomalyVerdict.USUAL, kind=None, since=None, causes=())
 
 
 def _days(day: date, costs: DailyCosts) -> tuple[DayCost, ...]:

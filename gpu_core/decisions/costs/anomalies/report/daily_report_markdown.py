@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gpu_core.decisions.costs.anomalies.detection.judgement import (
+from gpu_core.decisions.costs.anomalies.detection.judgment import (
     AnomalyVerdict,
-    Judgement,
+    Judgment,
     describe_change,
 )
 from gpu_core.decisions.costs.anomalies.report.anomaly_markdown import anomaly_markdown
@@ -75,7 +75,7 @@ def team_rows(report: DayReport) -> list[dict[str, str]]:
 
     With one team there is no total, which would say the same again.
     """
-    verdicts = {judgement.scope: judgement.verdict.value for judgement in report.judgements}
+    verdicts = {judgment.scope: judgment.verdict.value for judgment in report.judgments}
     groups = group_by(report.costs, lambda run: run.team)
     rows = [
         _team_row(name or "no team", group, verdicts.get(str(Scope("team", name)), _UNJUDGED))
@@ -102,21 +102,21 @@ def _headline(report: DayReport) -> str:
     if not report.costs:
         return "No GPU usage found."
     usage = report.total.usage
-    expected = report.judgements[0].expected_micro_usd
+    expected = report.judgments[0].expected_micro_usd
     said = (
         f"{format_usd(usage.micro_usd)} for {_hours(usage)} GPU-hours in "
         f"{_count(len(report.costs), 'run')}{without_price(usage)}"
     )
     if expected is None:
-        return f"{said}; {_why_not_compared(report.judgements[0])}."
+        return f"{said}; {_why_not_compared(report.judgments[0])}."
     if not report.is_day_over:
         return f"{said} so far. The expected cost for the entire day is {format_usd(expected)}."
     change = describe_change(usage.micro_usd, expected)
     return f"{said}: {change} ({format_usd(expected)} expected)."
 
 
-def _why_not_compared(judgement: Judgement) -> str:
-    if judgement.verdict is AnomalyVerdict.PLANNED:
+def _why_not_compared(judgment: Judgment) -> str:
+    if judgment.verdict is AnomalyVerdict.PLANNED:
         return "the day was not evaluated because of planned activity"
     return "not enough history for a comparison"
 
@@ -161,9 +161,9 @@ def _unpriced_attempts(costs: Iterable[RunCost]) -> list[Attempt]:
 
 
 def _anomalies(report: DayReport) -> list[str]:
-    flagged = [j for j in report.judgements if j.is_anomaly and not _is_total_again(j, report)]
+    flagged = [j for j in report.judgments if j.is_anomaly and not _is_total_again(j, report)]
     if not flagged:
-        is_judged = report.judgements[0].verdict is AnomalyVerdict.USUAL
+        is_judged = report.judgments[0].verdict is AnomalyVerdict.USUAL
         return ["No anomalies detected."] if is_judged else []
     named: set[str] = set()
     new = [anomaly_markdown(j, named) for j in flagged if j.is_new]
@@ -179,10 +179,10 @@ def _unusual_hours(report: DayReport) -> list[str]:
     return ["\n".join(["## Unusual hours", "", *lines])] if lines else []
 
 
-def _is_total_again(judgement: Judgement, report: DayReport) -> bool:
+def _is_total_again(judgment: Judgment, report: DayReport) -> bool:
     """Is it that of the only team, which says the same as that of the total?"""
     scopes = {str(Scope("team", cost.run.team)) for cost in report.costs}
-    return scopes == {judgement.scope} and report.judgements[0].is_anomaly
+    return scopes == {judgment.scope} and report.judgments[0].is_anomaly
 
 
 def _named_table(

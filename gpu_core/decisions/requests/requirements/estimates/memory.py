@@ -45,7 +45,7 @@ class Division:
     gpus: int = 1
     """How many GPUs share one copy of the model."""
     zero_stage: int = 0
-    """Training: 1 optimiser, 2 gradients too, 3 weights too."""
+    """Training: 1 optimizer, 2 gradients too, 3 weights too."""
 
 
 WHOLE = Division()
@@ -111,13 +111,13 @@ def weight_bytes(job: Job) -> float:
 
 
 def kv_bytes_per_token(shape: TransformerShape, precision: Precision) -> int:
-    """How much does the KV cache grow for each token of a sequence? Quantised weights keep it."""
+    """How much does the KV cache grow for each token of a sequence? Quantized weights keep it."""
     each = 4 if precision is Precision.FP32 else 2
     return 2 * shape.layers * shape.kv_heads * shape.head_dim * each
 
 
 def checkpoint_bytes(job: Job) -> int:
-    """The size of a checkpoint: the trained parameters, their master copy and the optimiser."""
+    """The size of a checkpoint: the trained parameters, their master copy and the optimizer."""
     trained = trained_parameters(job)
     each = _BYTES_PER_WEIGHT[job.precision] + _master_bytes(job)
     return round(trained * (each + _OPTIMIZER_STATE_BYTES[job.optimizer]))

@@ -34,7 +34,7 @@ class TextLine:
         """Find the first match of whole words, and remove it from the rest."""
         match = re.search(rf"(?<![\w.]){pattern}(?!\w)", self.text)
         if match is not None:
-            # A mark stays, so that the words around it do not become neighbours.
+            # A mark stays, so that the words around it do not become neighbors.
             self.text = f"{self.text[: match.start()]} ; {self.text[match.end() :]}"
         return match
 

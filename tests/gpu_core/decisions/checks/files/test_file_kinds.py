@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_core.decisions.checks.files.file_kinds import FileKind, kind_of, misspelt_section
+from gpu_core.decisions.checks.files.file_kinds import FileKind, kind_of, misspelled_section
 
 
 @pytest.mark.parametrize(
@@ -12,7 +12,7 @@ from gpu_core.decisions.checks.files.file_kinds import FileKind, kind_of, misspe
         pytest.param({"version": 1}, "policy.yaml", FileKind.POLICY, id="a policy by its name"),
         pytest.param({"prices": {}, "quotas": {}}, "x.yaml", FileKind.POLICY, id="no version"),
         pytest.param({"prices": {}, "quotas": {}, "services": {}}, "x.yaml", None, id="of another"),
-        pytest.param({"verison": 1}, "policy.yaml", FileKind.POLICY, id="a misspelt version"),
+        pytest.param({"verison": 1}, "policy.yaml", FileKind.POLICY, id="a misspelled version"),
         pytest.param({"version": 1}, "x.yaml", None, id="a version says nothing"),
         pytest.param({"version": 3, "services": {}}, "compose.yaml", None, id="a compose file"),
         pytest.param({"deployments": []}, "x.yaml", FileKind.PROJECT, id="deployments"),
@@ -39,9 +39,9 @@ def test_kind(data: object, name: str, want: FileKind | None) -> None:
     [
         pytest.param({"version": 1, "preemtion": {}}, "preemption", id="a section"),
         pytest.param({"verison": 1}, "version", id="the version"),
-        pytest.param({"version": 2}, None, id="none is misspelt"),
+        pytest.param({"version": 2}, None, id="none is misspelled"),
         pytest.param({5: 1, "services": {}}, None, id="keys of another file"),
     ],
 )
 def test_the_section_of_a_policy_that_a_key_was_meant_for(data: dict, want: str | None) -> None:
-    assert misspelt_section(data) == want
+    assert misspelled_section(data) == want

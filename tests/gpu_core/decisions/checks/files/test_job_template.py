@@ -37,7 +37,7 @@ def changed(**properties: Any) -> dict[str, Any]:
             {"node"},
             [("error", "job_configuration", "'node', which variables.properties does not have; "
               "did you mean 'nodes'?")],
-            id="a misspelt placeholder",
+            id="a misspelled placeholder",
         ),
         pytest.param(
             changed(shm_size=None),

@@ -18,7 +18,7 @@ from gpu_core.decisions.model.errors import InvalidInput
         pytest.param(
             "10.0.0.7:4200/api", "must start with http", "http://10.0.0.7:4200/api", id="an IP"
         ),
-        pytest.param("htp://x:4200/api", "must start with http", None, id="a misspelt scheme"),
+        pytest.param("htp://x:4200/api", "must start with http", None, id="a misspelled scheme"),
         pytest.param("http://", "does not contain a host", None, id="no host"),
         pytest.param("http:/x:4200/api", "does not contain a host", None, id="one slash"),
         pytest.param(

@@ -142,7 +142,7 @@ def _arn(resource: str, service: str = "ec2") -> str:
 
 
 def google_bill(rng: random.Random) -> ProviderBill:
-    """A line for cores, memory, GPUs and licences of a machine each, and commitments by name."""
+    """A line for cores, memory, GPUs and licenses of a machine each, and commitments by name."""
     bill = ProviderBill()
     for number, is_ours, hours in _machines(rng):
         name = f"gke-gpu-{number}"

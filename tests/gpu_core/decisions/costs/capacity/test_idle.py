@@ -360,7 +360,7 @@ def test_rows_and_idle_add_up_to_the_micro_dollar(
     assert [row.micro_usd for row in found.rows] == [row.micro_usd for row in without.rows]
 
 
-def test_a_rule_that_is_misspelt_is_named() -> None:
+def test_a_rule_that_is_misspelled_is_named() -> None:
     with pytest.raises(InvalidInput, match=r"idle .*\(got 'by-us'\).*did you mean 'by-use'"):
         parse_idle_rule("by-us")
 

@@ -97,7 +97,7 @@ def test_what_a_step_costs(total_usd, metrics, want):
         pytest.param(0.75, 0.5, "higher", 0.5, 0.5, id="better"),
         pytest.param(0.5, 0.75, "higher", 0.5, -0.5, id="worse"),
         pytest.param(0.5, 0.75, "lower", 0.5, 0.5, id="a lower loss is better"),
-        pytest.param(0.5, 0.75, "lowest", 0.5, None, id="a misspelt goal"),
+        pytest.param(0.5, 0.75, "lowest", 0.5, None, id="a misspelled goal"),
         pytest.param(None, 0.5, "higher", 1.0, None, id="the run has no such metric"),
         pytest.param(0.5, None, "higher", 1.0, None, id="the baseline has none"),
         pytest.param(0.5, 0.25, "higher", None, None, id="no price"),

@@ -152,7 +152,7 @@ RULES = [
     pytest.param(
         require("karpenter.k8s.aws/instance-gpu-nam"),
         ["karpenter-unknown-label"],
-        id="a misspelt label of Karpenter's",
+        id="a misspelled label of Karpenter's",
     ),
     pytest.param(
         require("karpenter.k8s.aws/instance-gpu-count", "Gte", ["4"]),

@@ -153,7 +153,7 @@ def test_what_the_platform_team_added_is_kept():
         pytest.param(
             template_container(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
             lambda job: "NVIDIA_VISIBLE_DEVICES" not in env_of(job),
-            id="a view of the neighbours' GPUs",
+            id="a view of the neighbors' GPUs",
         ),
         pytest.param(
             template_container(
@@ -484,7 +484,7 @@ def test_a_run_reads_how_its_pod_ends(capacity_type, stated_s, want_grace_s, wan
     ],
 )
 def test_a_run_reads_what_the_provider_leaves(provisioner, place, stated_s, want_pod_s, want_told):
-    """The pod keeps what Prefect needs; it does no harm where the provider does not honour it."""
+    """The pod keeps what Prefect needs; it does no harm where the provider does not honor it."""
     where = (
         Wanted(gpu_types=("a100-80gb",)) if place is None else on_nodes("n", capacity_type=place)
     )

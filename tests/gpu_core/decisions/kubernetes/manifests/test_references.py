@@ -157,7 +157,7 @@ LISTED_ROWS = [
     pytest.param(row, name, id=f"{row.of}.{name}")
     for row in TABLE
     for name in row.names
-    if row.judgement is FieldSetter.LISTED and row.of in PLACES_OF
+    if row.judgment is FieldSetter.LISTED and row.of in PLACES_OF
 ]
 
 
@@ -168,13 +168,13 @@ def test_a_field_that_needs_a_permission_is_found(row, name):
 
 
 def test_the_rows_that_need_a_permission_are_all_tried():
-    of = {row.of for row in TABLE if row.judgement is FieldSetter.LISTED}
+    of = {row.of for row in TABLE if row.judgment is FieldSetter.LISTED}
     assert of == {*PLACES_OF, "Volume", "VolumeProjection"}
 
 
 @pytest.mark.parametrize(
     "row",
-    [pytest.param(r, id=f"{r.of}.{r.names[0]}") for r in TABLE if r.judgement is FieldSetter.FREE],
+    [pytest.param(r, id=f"{r.of}.{r.names[0]}") for r in TABLE if r.judgment is FieldSetter.FREE],
 )
 def test_a_field_that_is_free_is_no_reference(row):
     assert not {*row.names} & (OTHER_SOURCES if row.of.startswith("Volume") else REACHING)

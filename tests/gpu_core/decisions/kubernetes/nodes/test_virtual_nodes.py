@@ -211,7 +211,7 @@ def test_what_is_there_comes_before_what_has_to_come(strategy, shape, want_nodes
         pytest.param([{"name": "Big/1"}], "provisioned.0.name", id="a name with a slash"),
         pytest.param([{"name": "a"}, {"name": "a"}], "name of another kind", id="a name twice"),
         pytest.param([{"name": "a", "max_nodes": 0}], "max_nodes", id="no node"),
-        pytest.param([{"name": "a", "capacity_type": "spto"}], "spot", id="a capacity misspelt"),
+        pytest.param([{"name": "a", "capacity_type": "spto"}], "spot", id="a capacity misspelled"),
     ],
 )
 def test_what_is_wrong_in_the_policy_is_named(kinds, want_message):

@@ -63,7 +63,7 @@ def path(name):
             LISTS,
             brings(account("trainr")),
             ("use ServiceAccount 'trainr' (allowed: trainer; did you mean 'trainer'?)",),
-            id="a misspelt account",
+            id="a misspelled account",
         ),
         pytest.param(
             LISTS,
@@ -210,7 +210,7 @@ def test_the_graver_hold_wins(reason, want):
         pytest.param(
             {"pod_fields": ["hostNetwrok"]},
             r"permissions.default.pod_fields contains a field .*did you mean 'hostNetwork'",
-            id="a misspelt field",
+            id="a misspelled field",
         ),
         pytest.param({"secrets": "keys"}, "permissions.default.secrets", id="text, no list"),
         pytest.param({"secrets": ["Keys"]}, "name of a Kubernetes object", id="a capital letter"),
@@ -219,7 +219,7 @@ def test_the_graver_hold_wins(reason, want):
         pytest.param({"host_paths": ["/data/../etc"]}, "is not a path", id="a way out"),
         pytest.param({"host_paths": ["/data/"]}, "is not a path", id="a slash at the end"),
         pytest.param({"host_paths": ["//data"]}, "is not a path", id="two slashes at the front"),
-        pytest.param({"service_acounts": []}, "service_accounts", id="a misspelt key"),
+        pytest.param({"service_acounts": []}, "service_accounts", id="a misspelled key"),
     ],
 )
 def test_lists_that_cannot_be_used_are_refused(lists, want_error):

@@ -222,11 +222,11 @@ def test_why_it_waits(pods, events, want_cause, want_words, want_needs_person):
             Cause.NOT_STARTED,
             ChargedParty.RUN,
             "not found",
-            id="a misspelt command",
+            id="a misspelled command",
         ),
         pytest.param(
             [pod("Failed", state=ended(127))], Cause.NOT_STARTED, ChargedParty.RUN, "127",
-            id="a misspelt command in a shell",
+            id="a misspelled command in a shell",
         ),
         pytest.param(
             [pod("Failed", reason="DeadlineExceeded", message="active on the node too long")],

@@ -56,7 +56,7 @@ def drafted(records, others=SHARED, seed=1):
 
 @pytest.mark.parametrize("busy", [0.15, 0.5, 0.8])
 def test_a_part_is_proposed_and_its_saving_holds_the_truth(busy):
-    """Three neighbours, each busy for this part of the time: a kernel waits for them in turn."""
+    """Three neighbors, each busy for this part of the time: a kernel waits for them in turn."""
     proposal = drafted(MEASURED).proposal
     assert proposal.kind is ProposalKind.SHARING
     assert proposal.job_variables == {"gpu_fraction": 0.25}

@@ -148,7 +148,7 @@ def workload_of(
             (),
             {"team": "Infra"},
             "have the priority of the queue 'critical' (allowed: low, medium)",
-            id="a misspelt team is not listed",
+            id="a misspelled team is not listed",
         ),
     ],
 )

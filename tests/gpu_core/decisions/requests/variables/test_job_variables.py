@@ -96,12 +96,12 @@ def test_everything_given():
         pytest.param(
             {"gpu_cuont": 4},
             "gpu_cuont is not a known name; did you mean 'gpu_count'?; allowed: budget_usd, ",
-            id="a misspelt variable",
+            id="a misspelled variable",
         ),
         pytest.param(
             {"comand": "x"},
             "comand is not a known name; did you mean 'command'?",
-            id="a misspelt variable of the worker",
+            id="a misspelled variable of the worker",
         ),
         pytest.param(
             {"gpu_count": "4"},
@@ -179,7 +179,7 @@ def test_everything_given():
             {"capacity_type": "sopt"},
             "capacity_type is not one of the choices (got 'sopt'); did you mean 'spot'?; "
             "allowed: auto, spot, on-demand, reserved",
-            id="a misspelt choice",
+            id="a misspelled choice",
         ),
         pytest.param(
             {"expected_duration": "an hour"},

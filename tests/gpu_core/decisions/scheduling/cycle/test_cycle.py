@@ -652,7 +652,7 @@ class TestExplanations:
             "ahead_by": "id",
         }
 
-    def test_what_is_wanted_is_spelt_out(self):
+    def test_what_is_wanted_is_spelled_out(self):
         """Nodes, memory and capacity stand in the sentence."""
         wanted = make_workload(
             "w",

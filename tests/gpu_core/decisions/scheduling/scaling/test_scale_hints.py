@@ -128,7 +128,7 @@ def test_when_nodes_should_come(
     ("wants", "flavor"),
     [
         pytest.param({}, A100, id="anything: the first offer"),
-        pytest.param({"gpu_types": ("t4", "a100-80gb")}, T4, id="its favourite type"),
+        pytest.param({"gpu_types": ("t4", "a100-80gb")}, T4, id="its favorite type"),
         pytest.param({"gpu_types": ("t4", "a100-80gb"), "gpu_count": 8}, A100, id="that is enough"),
         pytest.param({"capacity_type": "spot"}, SPOT, id="its capacity type"),
         pytest.param({"gpu_memory_gib": 40, "gpu_types": ("t4",)}, None, id="unknown memory"),
@@ -145,7 +145,7 @@ def test_a_hint_says_for_whom_and_with_which_numbers() -> None:
         nodes=1,
         target_nodes=2,
         workload_ids=("w",),
-        triggers=(Trigger.WAITING, Trigger.UTILISATION),
+        triggers=(Trigger.WAITING, Trigger.UTILIZATION),
         reason="a workload has been pending for 10m 00s, 100% of the GPUs are in use",
     )
 

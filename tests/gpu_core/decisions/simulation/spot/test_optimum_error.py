@@ -16,7 +16,7 @@ from gpu_core.decisions.simulation.spot.trace import SpotTrace, window_starts
     ("costs", "want_error", "want_at_random"),
     [
         pytest.param([[0.5] * 9, [0.7] * 9], 0.0, 0.0, id="no spread within a trace"),
-        # Neighbours are 1 apart: variance 1 / 2, of the mean of four 1 / 8. At random 5 / 4 / 4.
+        # Neighbors are 1 apart: variance 1 / 2, of the mean of four 1 / 8. At random 5 / 4 / 4.
         pytest.param([[1, 2, 3, 4]], math.sqrt(1 / 8), math.sqrt(5 / 16), id="a trend"),
         pytest.param([[1, 2, 3, 4]] * 2, math.sqrt(1 / 16), math.sqrt(5 / 32), id="two traces"),
         pytest.param([[0.5]], 0.0, 0.0, id="one start has no error"),
@@ -53,6 +53,6 @@ def test_the_error_is_about_what_samples_are_off() -> None:
     off = math.sqrt(fmean((fmean(sample) - fmean(costs)) ** 2 for sample in samples))
     reported = fmean(optimum_errors([sample], [sample]).standard_error for sample in samples)
     at_random = fmean(optimum_errors([sample], [sample]).at_random for sample in samples)
-    # Neighbours differ more than starts of one part do: it is a bound rather than a guess.
+    # Neighbors differ more than starts of one part do: it is a bound rather than a guess.
     assert off < reported < 3 * off
     assert reported < at_random

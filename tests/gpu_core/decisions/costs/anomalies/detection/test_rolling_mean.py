@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpu_core.decisions.costs.anomalies.detection.judgement import AnomalyVerdict, Judgement
+from gpu_core.decisions.costs.anomalies.detection.judgment import AnomalyVerdict, Judgment
 from gpu_core.decisions.costs.anomalies.detection.rolling_mean import Thresholds, judge_by_mean
 from gpu_core.decisions.costs.usage.usage_cost import RunCost, run_cost
 from gpu_core.decisions.model.attempts import EndReason
@@ -36,8 +36,8 @@ def week_of(usd: float, **fields: Any) -> dict[date, list[RunCost]]:
             for back in range(1, 8)}  # fmt: skip
 
 
-def judge_total(costs: dict[date, list[RunCost]], **thresholds: int) -> Judgement:
-    """The judgement of everyone together."""
+def judge_total(costs: dict[date, list[RunCost]], **thresholds: int) -> Judgment:
+    """The judgment of everyone together."""
     return judge_by_mean(DAY, costs, Thresholds(**thresholds))[0]
 
 
@@ -79,7 +79,7 @@ def test_days_of_rest_count_as_zero_once_the_history_is_long_enough() -> None:
     assert "30% over (7-day mean $10.00)" in got.summary
 
 
-def test_a_single_dear_run_is_named_and_its_ordinary_neighbours_are_not() -> None:
+def test_a_single_dear_run_is_named_and_its_ordinary_neighbors_are_not() -> None:
     costs = week_of(100) | {DAY: [spent(100, DAY, "ordinary"), spent(900, DAY, "sweep")]}
     (cause,) = judge_total(costs).causes
     assert cause.run.name == "sweep"
@@ -115,7 +115,7 @@ def test_teams_are_judged_by_themselves() -> None:
              for day, on_day in week_of(100).items()}  # fmt: skip
     costs[DAY] = [spent(180, DAY), spent(20, DAY, "other", team="language"),
                   spent(1, DAY, "nobody", team=None)]  # fmt: skip
-    got = {judgement.scope: judgement.verdict for judgement in judge_by_mean(DAY, costs)}
+    got = {judgment.scope: judgment.verdict for judgment in judge_by_mean(DAY, costs)}
     want = {
         "total": AnomalyVerdict.USUAL,
         "no team": AnomalyVerdict.NOT_ENOUGH_HISTORY,

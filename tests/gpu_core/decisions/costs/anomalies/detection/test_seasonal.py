@@ -6,9 +6,9 @@ from datetime import date, timedelta
 import pytest
 
 from gpu_core.decisions.costs.anomalies.detection.detector import AnomalyKind
-from gpu_core.decisions.costs.anomalies.detection.judgement import (
+from gpu_core.decisions.costs.anomalies.detection.judgment import (
     AnomalyVerdict,
-    Judgement,
+    Judgment,
     describe_change,
 )
 from gpu_core.decisions.costs.anomalies.detection.known import Known
@@ -24,8 +24,8 @@ DAY = date(2026, 3, 4)  # a Wednesday
 STEADY = [40.0] * 60
 
 
-def judge(day: date = DAY, **usd_of: Sequence[float]) -> dict[str, Judgement]:
-    """The judgements by scope, of what teams spent up to this day."""
+def judge(day: date = DAY, **usd_of: Sequence[float]) -> dict[str, Judgment]:
+    """The judgments by scope, of what teams spent up to this day."""
     return {j.scope: j for j in judge_by_season(day, spending(day, usd_of), {})}
 
 
@@ -69,7 +69,7 @@ def test_a_team_that_works_now_and_then_is_compared_with_its_days_of_work() -> N
     assert judge(vision=[*now_and_then, 150.0])["team vision"].kind is AnomalyKind.SPIKE
 
 
-def new_team(*usd: float, peers: int = 2) -> Judgement:
+def new_team(*usd: float, peers: int = 2) -> Judgment:
     """A team that started a few days ago, next to teams of $40 a day."""
     others = {f"peer{n}": [*STEADY[len(usd) :], *[40.0] * len(usd)] for n in range(peers)}
     return judge(new=[*[0.0] * (60 - len(usd)), *usd], **others)["team new"]
@@ -149,7 +149,7 @@ def test_only_the_anomaly_stands_out_in_the_total_of_the_generated_history() -> 
         window = Window(Window.of_day(day - timedelta(days=7)).start, Window.of_day(day).end)
         costs = daily_costs(records, window, now)
         found[day] = judge_by_season(day, history_of(records, day, now), costs)[0]
-    assert [day for day, judgement in found.items() if judgement.is_anomaly] == [dear_day]
+    assert [day for day, judgment in found.items() if judgment.is_anomaly] == [dear_day]
     assert found[dear_day].causes[0].run.name == ANOMALY_NAME
 
 

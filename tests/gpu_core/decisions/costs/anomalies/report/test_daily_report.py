@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.decisions.costs.anomalies.detection.judgement import AnomalyVerdict
+from gpu_core.decisions.costs.anomalies.detection.judgment import AnomalyVerdict
 from gpu_core.decisions.costs.anomalies.report.daily_report import (
     DayReport,
     artifact_keys,
@@ -111,8 +111,8 @@ def test_a_day_that_is_not_over_says_so() -> None:
 
 def test_the_anomaly_is_flagged_with_the_run_that_caused_it() -> None:
     report = generated_day()
-    assert report.judgements[0].verdict is AnomalyVerdict.ANOMALY
-    assert [cause.run.name for cause in report.judgements[0].causes] == [ANOMALY_NAME]
+    assert report.judgments[0].verdict is AnomalyVerdict.ANOMALY
+    assert [cause.run.name for cause in report.judgments[0].causes] == [ANOMALY_NAME]
     assert f"- {ANOMALY_NAME} of generated-finetune-7b" in to_markdown(report)
 
 
@@ -124,7 +124,7 @@ def test_a_cause_and_the_only_team_are_named_once() -> None:
         for before in range(8)
     }
     report = report_day(DAY, costs, at(36))
-    assert [judgement.verdict for judgement in report.judgements] == [AnomalyVerdict.ANOMALY] * 2
+    assert [judgment.verdict for judgment in report.judgments] == [AnomalyVerdict.ANOMALY] * 2
     assert "**total: " in to_markdown(report)
     assert "team vision: " not in to_markdown(report)
     assert [row["team"] for row in team_rows(report)] == ["vision"]
@@ -211,8 +211,8 @@ def test_a_day_that_is_not_over_is_not_too_cheap() -> None:
 
 
 def test_parts_with_the_causes_of_the_total_are_items_of_a_list() -> None:
-    judged = generated_day().judgements
-    flagged = [judgement for judgement in judged if judgement.is_anomaly]
+    judged = generated_day().judgments
+    flagged = [judgment for judgment in judged if judgment.is_anomaly]
     lines = to_markdown(generated_day()).splitlines()
     assert sum(line.startswith("**Daily cost") for line in lines) == 1
     assert sum(line.startswith("- Daily cost") for line in lines) == len(flagged) - 1 > 0

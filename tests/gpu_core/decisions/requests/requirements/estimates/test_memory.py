@@ -79,7 +79,7 @@ def term_bytes(job, names, division=None):
         ),
     ],
 )
-def test_weights_gradients_and_optimiser(job, division, want_gb):
+def test_weights_gradients_and_optimizer(job, division, want_gb):
     assert term_bytes(job, STATES, division) / GB == pytest.approx(want_gb, rel=0.05)
 
 

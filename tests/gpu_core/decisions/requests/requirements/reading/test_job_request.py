@@ -45,7 +45,7 @@ def test_work_for_a_cpu_stays_work_for_a_cpu():
             None,
             JobRequest(model_name="llama3-8b"),
             "model is not known (got 'llama3-8b'); did you mean 'llama-3-8b'?",
-            id="a misspelt model",
+            id="a misspelled model",
         ),
         pytest.param(
             None,

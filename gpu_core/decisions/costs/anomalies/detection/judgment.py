@@ -1,4 +1,4 @@
-"""The judgement of a day's cost, under any rule."""
+"""The judgment of a day's cost, under any rule."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -41,7 +41,7 @@ class RootCause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class Judgment:
     """The verdict on a day's cost, for all runs or for one part of them."""
 
     day: date

@@ -1,8 +1,8 @@
-"""A GPU type, team or queue that was probably misspelt."""
+"""A GPU type, team or queue that was probably misspelled."""
 
 import pytest
 
-from gpu_core.decisions.checks.files.misspelt_names import misspelt_names
+from gpu_core.decisions.checks.files.misspelled_names import misspelled_names
 from gpu_core.decisions.policy.policy import parse_policy
 
 PRICES = {"a100-80gb": {"on-demand": 3.6}, "inhouse-1": {"on-demand": 1}}
@@ -103,9 +103,9 @@ def virtual(gpu_type: str) -> dict[str, object]:
         ),
     ],
 )
-def test_misspelt_types(fields: dict[str, object], want: list[str]) -> None:
+def test_misspelled_types(fields: dict[str, object], want: list[str]) -> None:
     policy = parse_policy({"version": 1, **fields})
-    found = misspelt_names(policy, {"virtual_gpus.gpu_type": 3}, None)
+    found = misspelled_names(policy, {"virtual_gpus.gpu_type": 3}, None)
     assert [f"{finding.path}: {finding.message}" for finding in found] == want
     assert all(finding.line == 3 for finding in found if finding.path.startswith("virtual"))
 
@@ -164,8 +164,8 @@ def team_sections(
         pytest.param(team_sections(["vision"], ["audio"], ["robots"], []), [], id="unlike names"),
     ],
 )  # fmt: skip
-def test_misspelt_teams(fields: dict[str, object], want: list[str]) -> None:
-    found = misspelt_names(parse_policy({"version": 1, **fields}), {}, None)
+def test_misspelled_teams(fields: dict[str, object], want: list[str]) -> None:
+    found = misspelled_names(parse_policy({"version": 1, **fields}), {}, None)
     assert [f"{finding.path}: {finding.message}" for finding in found] == [
         f"{text}; did you mean that?" for text in want
     ]
@@ -181,7 +181,7 @@ def test_misspelt_teams(fields: dict[str, object], want: list[str]) -> None:
         pytest.param(["medium", "interactive", "night"], [], id="queues of one's own"),
     ],
 )
-def test_misspelt_queues(names: list[str], want: list[str]) -> None:
+def test_misspelled_queues(names: list[str], want: list[str]) -> None:
     points = {name: 10 - index for index, name in enumerate(names)}
-    found = misspelt_names(parse_policy({"version": 1, "priorities": points}), {}, None)
+    found = misspelled_names(parse_policy({"version": 1, "priorities": points}), {}, None)
     assert [finding.path for finding in found] == [f"priorities.{name}" for name in want]

@@ -1,4 +1,4 @@
-"""GPU types, teams and queues whose names are probably misspelt."""
+"""GPU types, teams and queues whose names are probably misspelled."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -14,9 +14,9 @@ from gpu_core.decisions.policy.flavor_keys import ANY
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.policy.quotas import Quota
 
-MISSPELT_GPU_TYPE = "misspelt-gpu-type"
-MISSPELT_TEAM = "misspelt-team"
-MISSPELT_QUEUE = "misspelt-queue"
+MISSPELLED_GPU_TYPE = "misspelt-gpu-type"
+MISSPELLED_TEAM = "misspelt-team"
+MISSPELLED_QUEUE = "misspelt-queue"
 
 USUAL_QUEUES = ("critical", "high", "medium", "low")
 
@@ -32,7 +32,7 @@ class _Doubt:
     message: str
 
 
-def misspelt_names(
+def misspelled_names(
     policy: Policy, lines: Mapping[str, int], place: str | None
 ) -> list[FileFinding]:
     """The names in the policy that are unknown and close to a known one.
@@ -83,7 +83,7 @@ def doubt_of_team(name: str, policy: Policy) -> str | None:
     A team that the policy does not have shares what is left, unless the policy refuses it.
     """
     known = dict.fromkeys(team for _, teams in _team_sections(policy) for team in teams)
-    meant = None if name in known else _misspelt(name, known)
+    meant = None if name in known else _misspelled(name, known)
     question = "" if meant is None else f"; did you mean {meant!r}?"
     quotas = policy.quotas
     if quotas is not None and quotas.unlisted == "refused" and name not in quotas.teams:
@@ -101,7 +101,7 @@ def _gpu_types(policy: Policy) -> Iterator[_Doubt]:
         else:
             doubt = doubt_of_gpu_type(name, policy)
         if doubt is not None:
-            yield _Doubt(code=MISSPELT_GPU_TYPE, path=path, message=doubt)
+            yield _Doubt(code=MISSPELLED_GPU_TYPE, path=path, message=doubt)
 
 
 def _named_gpu_types(policy: Policy) -> Iterator[tuple[str, str]]:
@@ -162,10 +162,10 @@ def _teams(policy: Policy) -> Iterator[_Doubt]:
     known: dict[str, str] = {}
     for section, path, name in named:
         others = [other for other, where in known.items() if where != section]
-        meant = None if name in known else _misspelt(name, others)
+        meant = None if name in known else _misspelled(name, others)
         if meant is not None:
             yield _Doubt(
-                code=MISSPELT_TEAM,
+                code=MISSPELLED_TEAM,
                 path=path,
                 message=f"{name!r} is close to the team {meant!r} of {known[meant]}; "
                 "did you mean that?",
@@ -185,16 +185,16 @@ def _team_sections(policy: Policy) -> list[tuple[str, Collection[str]]]:
 def _queues(policy: Policy) -> Iterator[_Doubt]:
     missing = [name for name in USUAL_QUEUES if name not in policy.priorities]
     for name in policy.priorities:
-        meant = None if name in USUAL_QUEUES else _misspelt(name, missing)
+        meant = None if name in USUAL_QUEUES else _misspelled(name, missing)
         if meant is not None:
             yield _Doubt(
-                code=MISSPELT_QUEUE,
+                code=MISSPELLED_QUEUE,
                 path=f"priorities.{name}",
                 message=f"{name!r} is not one of the usual queues; did you mean {meant!r}?",
             )
 
 
-def _misspelt(name: str, known: Iterable[str]) -> str | None:
+def _misspelled(name: str, known: Iterable[str]) -> str | None:
     """The known name that this is a misspelling of; None: none.
 
     Names that differ in their numbers only, such as `vision-1` and `vision-2`, are two names.
