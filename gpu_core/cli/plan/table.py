@@ -81,7 +81,7 @@ def recommendation(
     nodes = "" if option.nodes == 1 else f"{option.nodes} nodes, "
     where = f"{key.region} {key.zone}" if key.zone else key.region
     done = shown_moment(option.ends_at(now))
-    limits = "" if best.certainty is Certainty.SAFE else "; the upper estimate exceeds a limit"
+    limits = "" if best.certainty is Certainty.SAFE else ", but the upper estimate exceeds a limit"
     return (
         f"Take   {key.provider} {key.instance_type} ({nodes}{option.gpus} × {option.gpu_type}), "
         f"{key.capacity_type}, {where}",
@@ -115,7 +115,7 @@ def _basis(
 def _advice(advice: Advice | None) -> Iterator[str]:
     if advice is None:
         return
-    yield f"GPU: {advice.need}: {advice.why}"
+    yield f"GPU: {advice.need}. {advice.why}"
     if advice.ask is not None:
         yield f"For an estimate: {advice.ask}"
 

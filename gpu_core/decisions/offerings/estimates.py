@@ -89,13 +89,13 @@ def _nodes(kind: InstanceType, constraints: Constraints) -> tuple[int, ...] | No
     if kind.gpu_share_milli < WHOLE_GPU_MILLI:
         return NoRun(
             reason=RefusalReason.PARTIAL_GPU,
-            summary=f"has {kind.gpu_share_milli / WHOLE_GPU_MILLI:.3g} of a "
-            f"{kind.gpu_type}, which cannot be requested as a GPU",
+            summary=f"provides only {kind.gpu_share_milli / WHOLE_GPU_MILLI:.3g} of the "
+            f"{kind.gpu_type} GPU, but a whole GPU is required",
         )
     if constraints.gpu_types and kind.gpu_type not in constraints.gpu_types:
         return NoRun(
             reason=RefusalReason.OTHER_GPU_TYPE,
-            summary=f"has {kind.gpu_type}, not {' or '.join(constraints.gpu_types)}",
+            summary=f"provides {kind.gpu_type} instead of {' or '.join(constraints.gpu_types)}",
         )
     if constraints.gpus is None:
         return tuple(powers_of_two(constraints.max_nodes))
@@ -156,7 +156,7 @@ def _inside_gb_per_s(gpu: GpuType) -> float:
 
 def _unknown_gpu(kind: InstanceType) -> NoRun:
     meant = alternatives(nearest_gpu_types(kind.gpu_type, GPU_TYPES))
-    hint = f"; did you mean {meant}?" if meant else ""
+    hint = f". Did you mean {meant}?" if meant else ""
     return NoRun(
         reason=RefusalReason.UNKNOWN_GPU_TYPE,
         summary=f"the speed of a {kind.gpu_type} is unknown{hint}",
@@ -167,15 +167,15 @@ def _no_fast_units(gpu: GpuType, precision: Precision) -> NoRun:
     has = ", ".join(str(known) for known in gpu.dense_tflops)
     return NoRun(
         reason=RefusalReason.NO_FAST_UNITS,
-        summary=f"a {gpu.name} does not compute in {precision}; it does in {has}",
+        summary=f"does not support {precision}, only {has}",
     )
 
 
 def _too_little_memory(fit: Fit, gpus: int) -> NoRun:
     needed, usable = (size / _BYTES_PER_GIB for size in (fit.memory.bytes, fit.usable_bytes))
-    on = f"each of {gpus} GPUs" if gpus > 1 else "its GPU"
+    on = f"each of {gpus} GPUs" if gpus > 1 else "the GPU"
     return NoRun(
         reason=RefusalReason.TOO_LITTLE_MEMORY,
-        summary=f"needs {needed:,.1f} GiB on {on}, and {usable:,.1f} GiB can be used",
+        summary=f"requires {needed:,.1f} GiB on {on}, but only {usable:,.1f} GiB are usable",
         times_too_large=needed / usable,
     )

@@ -78,13 +78,14 @@ def _option(setting: RankingInput, offering: Offering, run: Run, source: str) ->
         return Refusal(
             key=offering.key,
             reason=RefusalReason.NEVER_ENDS,
-            summary=f"a save takes {save_s:,.0f} s, and an instance lives {life_s:,.0f} s",
+            summary=f"the time to save ({save_s:,.0f}s) is too long for the lifetime of an "
+            f"instance ({life_s:,.0f}s)",
         )
     if work.high_s * factor > _CENTURY_S:
         return Refusal(
             key=offering.key,
             reason=RefusalReason.NEVER_ENDS,
-            summary="may take more than a century",
+            summary="could take more than 100 years",
         )
     walls = [begin_s + s * factor for s in (work.low_s, work.likely_s, work.high_s)]
     computes = [_compute_micro_usd(offering, nodes, wall_s) for wall_s in walls]
@@ -130,8 +131,8 @@ def _from_memory(offering: Offering) -> Refusal:
     return Refusal(
         key=offering.key,
         reason=RefusalReason.UNKNOWN_PRICE,
-        summary=f"has no verified price ({price} per hour has no source): refresh the "
-        "catalog or provide your own price with --prices",
+        summary=f"the price ({price} per hour) does not have a source. Refresh the catalog or "
+        "provide your own price with --prices",
     )
 
 
@@ -142,8 +143,8 @@ def _doubtful(offering: Offering, usual_micro_usd: int) -> Refusal:
     return Refusal(
         key=offering.key,
         reason=RefusalReason.DOUBTFUL_PRICE,
-        summary=f"was at {format_usd(price)} per hour on {seen}, and other zones are at "
-        f"{format_usd(usual_micro_usd)}: refresh the catalog to plan with it",
+        summary=f"the price on {seen} was {format_usd(price)} per hour, compared to "
+        f"{format_usd(usual_micro_usd)} in other zones. To use this offering, refresh the catalog",
     )
 
 

@@ -130,16 +130,16 @@ class Option:
             return Refusal(
                 key=self.key,
                 reason=RefusalReason.TOO_LATE,
-                summary=f"takes {format_duration(self.wall_s)} on {self.size}, and "
-                f"{format_duration(left_s)} are left",
+                summary=f"takes {format_duration(self.wall_s)} on {self.size}, but only "
+                f"{format_duration(left_s)} remain until the deadline",
             )
         budget = constraints.budget_micro_usd
         if budget is not None and self.cost.total > budget:
             return Refusal(
                 key=self.key,
                 reason=RefusalReason.OVER_BUDGET,
-                summary=f"costs {format_usd(self.cost.total)} on {self.size}, and the budget is "
-                f"{format_usd(budget)}",
+                summary=f"costs {format_usd(self.cost.total)} on {self.size}, which exceeds the "
+                f"budget of {format_usd(budget)}",
             )
         return None
 

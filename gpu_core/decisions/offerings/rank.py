@@ -130,21 +130,24 @@ def verdict(choice: OfferingChoice, constraints: Constraints, now: datetime) -> 
     """Can it be done, and what is nearest to it if not? One or two sentences."""
     if choice.candidates:
         best = choice.candidates[0]
-        sure = "" if best.certainty is Certainty.SAFE else "; the slow end breaks a limit"
-        return f"Take {_described(best.option, now)}{sure}; {price_age(best.option, now)}."
+        sure = (
+            "" if best.certainty is Certainty.SAFE else ", but the upper estimate exceeds a limit"
+        )
+        return f"Take {_described(best.option, now)}{sure} ({price_age(best.option, now)})."
     if choice.fastest is None or choice.cheapest is None:
         return "No suitable offering found. See the reasons for more information."
     by = "" if constraints.deadline_at is None else f" by {shown_moment(constraints.deadline_at)}"
     if choice.cheapest_in_time is None:
-        return (
-            f"No offering completes the work{by}. The fastest is {_described(choice.fastest, now)}."
-        )
-    cheapest = f"The cheapest that does is {_described(choice.cheapest_in_time, now)}."
-    within = f"for at most {format_usd(constraints.budget_micro_usd)}"
+        fastest = _described(choice.fastest, now)
+        return f"No offering can complete the work{by}. The fastest offering is {fastest}."
+    in_time = " that meets the deadline" if by else ""
+    within = f"within the budget of {format_usd(constraints.budget_micro_usd)}"
+    cheapest = _described(choice.cheapest_in_time, now)
+    none = f"No offering can complete the work{by} {within}."
+    nearest = f"The cheapest offering{in_time} is {cheapest}."
     if choice.cheapest.key == choice.cheapest_in_time.key:
-        return f"No offering completes the work{by} {within}. {cheapest}"
-    later = f"The cheapest overall is {_described(choice.cheapest, now)}."
-    return f"No offering completes the work{by} {within}. {cheapest} {later}"
+        return f"{none} {nearest}"
+    return f"{none} {nearest} The cheapest offering overall is {_described(choice.cheapest, now)}."
 
 
 def _best_way(

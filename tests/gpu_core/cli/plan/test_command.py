@@ -41,10 +41,10 @@ def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 def test_a_line_of_text_is_enough(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan("fine-tune a 7B model with LoRA") == 0
     printed = capsys.readouterr().out
-    assert "Recognized: a model with 7B parameters; the method lora" in printed
-    assert "Assumed: arithmetic in bf16" in printed
+    assert "Recognized: a model with 7B parameters; LoRA fine-tuning" in printed
+    assert "Assumed: bf16 precision" in printed
     assert "2 B x 7B parameters" in printed
-    assert "NoFastUnits: aws t4.1x us-east-1 on-demand: a t4 does not compute in bf16" in printed
+    assert "NoFastUnits: aws t4.1x us-east-1 on-demand: does not support bf16" in printed
     take, time, cost = printed.splitlines()[:3]
     assert take == "Take   aws a100.8x (8 × a100-80gb), spot, us-east-1 a"
     assert re.fullmatch(r"Time   .+ \(.+ to .+\), done by 20.+ UTC", time)
@@ -83,7 +83,9 @@ def test_what_is_not_known_of_prices_is_said(
     sheet.write_text(json.dumps(make_sheet(b_8x=make_row(9.0), c_8x=own)))
     assert plan("fine-tune a 7B model with LoRA", "--prices", str(sheet)) == 0
     printed = capsys.readouterr().out
-    assert "UnknownPrice: aws c.8x us-east-1 on-demand: has no verified price" in printed
+    assert (
+        "UnknownPrice: aws c.8x us-east-1 on-demand: the price ($0.5000 per hour) does" in printed
+    )
     assert "No spot price found in the catalog for b.8x." in printed
     assert plan("fine-tune a 7B model with LoRA", "--prices", str(sheet), "--json") == 0
     found = document(capsys)
@@ -112,8 +114,8 @@ def test_what_cannot_be_done_is_1_with_the_nearest_that_can(
 ) -> None:
     assert plan("pretrain a 7B model on 1B tokens", "--deadline", "1h") == 1
     printed = capsys.readouterr().out
-    assert "No offering completes the work by" in printed
-    assert "The fastest is aws a100.8x us-east-1 on-demand" in printed
+    assert "No offering can complete the work by" in printed
+    assert "The fastest offering is aws a100.8x us-east-1 on-demand" in printed
     assert plan("pretrain a 7B model on 1B tokens", "--budget-usd", "5", "--json") == 1
     found = document(capsys)
     assert found["candidates"] == []
@@ -122,7 +124,7 @@ def test_what_cannot_be_done_is_1_with_the_nearest_that_can(
 
 def test_what_needs_no_gpu_is_said(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan("monthly SQL report") == 0
-    assert "GPU: none is needed" in capsys.readouterr().out
+    assert "GPU: not required" in capsys.readouterr().out
     assert plan("monthly SQL report", "--json") == 0
     assert document(capsys)["needs_gpu"] is False
 

@@ -94,7 +94,7 @@ def test_what_no_gpu_holds_is_held_with_the_reason_for_each():
     found = with_gpu_types(make_workload(), BIG, [L40S, A100], POLICY)
     assert found.hold is not None
     assert found.hold.reason == Reason.EXCEEDS_CLUSTER
-    assert "a100-80gb needs 136.1 GiB on its GPU" in found.hold.summary
+    assert "a100-80gb requires 136.1 GiB on the GPU" in found.hold.summary
     assert types(BIG, [L40S, A100], gpus=4) != ()
 
 

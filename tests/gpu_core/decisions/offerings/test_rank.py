@@ -139,11 +139,11 @@ def test_reasons(catalog, job, constraints, want):
 
 def test_a_reason_shows_its_numbers():
     found = {r.reason: r.summary for r in ask(deadline_at=NOW + 2 * HOUR).refused}
-    assert found[RefusalReason.NO_FAST_UNITS] == (
-        "a t4 does not compute in bf16; it does in fp32, fp16, int8"
+    assert found[RefusalReason.NO_FAST_UNITS] == "does not support bf16, only fp32, fp16, int8"
+    assert found[RefusalReason.TOO_LITTLE_MEMORY].endswith("but only 20.1 GiB are usable")
+    assert found[RefusalReason.TOO_LATE].endswith(
+        "on 8 GPUs, but only 2h 00m remain until the deadline"
     )
-    assert found[RefusalReason.TOO_LITTLE_MEMORY].endswith("and 20.1 GiB can be used")
-    assert found[RefusalReason.TOO_LATE].endswith("on 8 GPUs, and 2h 00m are left")
 
 
 def test_what_is_not_offered_any_more_and_where_there_is_no_spot():
@@ -174,7 +174,7 @@ def test_a_price_from_memory_is_not_used():
     (refusal,) = choice.refused
     assert (refusal.key.instance_type, refusal.reason) == ("x.8x", RefusalReason.UNKNOWN_PRICE)
     assert refusal.summary == (
-        "has no verified price ($0.1000 per hour has no source): refresh the catalog or "
+        "the price ($0.1000 per hour) does not have a source. Refresh the catalog or "
         "provide your own price with --prices"
     )
 
@@ -182,13 +182,13 @@ def test_a_price_from_memory_is_not_used():
 @pytest.mark.parametrize(
     ("fields", "want"),
     [
-        pytest.param({}, "; price of 2026-09-01, 81 days old.", id="of a known day"),
+        pytest.param({}, "(price of 2026-09-01, 81 days old).", id="of a known day"),
         pytest.param(
             {"as_of_is_earliest": True},
-            "; price of 2026-09-01 or later, at most 81 days old.",
+            "(price of 2026-09-01 or later, at most 81 days old).",
             id="of an unknown day",
         ),
-        pytest.param({"as_of": "2026-11-21"}, "; price of 2026-11-21.", id="of today"),
+        pytest.param({"as_of": "2026-11-21"}, "(price of 2026-11-21).", id="of today"),
     ],
 )
 def test_the_age_of_the_price_that_decides_is_said(fields, want):
@@ -203,7 +203,9 @@ def test_a_doubtful_price_of_an_unknown_day_names_none():
     row["prices"][1]["as_of_is_earliest"] = True
     (doubtful,) = ask(catalog=make_catalog(a100_8x=row)).refused
     assert doubtful.reason is RefusalReason.DOUBTFUL_PRICE
-    assert doubtful.summary.startswith("was at $1.00 per hour on 2026-09-01 or later, and other")
+    assert doubtful.summary.startswith(
+        "the price on 2026-09-01 or later was $1.00 per hour, compared to $3.00 in other zones."
+    )
 
 
 def test_types_without_a_spot_price_are_named_where_they_could_run_the_job():
@@ -260,20 +262,20 @@ def test_a_history_on_an_unknown_gpu_is_refused():
         ),
         pytest.param(
             {"deadline_at": NOW + timedelta(minutes=10)},
-            "No offering completes the work by 2026-11-21 00:10 UTC. The fastest is aws "
-            "h100.8x us-east-1 on-demand (8 GPUs): $",
+            "No offering can complete the work by 2026-11-21 00:10 UTC. The fastest offering is "
+            "aws h100.8x us-east-1 on-demand (8 GPUs): $",
             id="not in time",
         ),
         pytest.param(
             {"budget_micro_usd": 1_000_000},
-            "No offering completes the work for at most $1.00. The cheapest that does is "
-            "aws h100.8x us-east-1 a spot",
+            "No offering can complete the work within the budget of $1.00. The cheapest offering "
+            "is aws h100.8x us-east-1 a spot",
             id="not for so little",
         ),
         pytest.param(
             {"budget_micro_usd": 1_000_000, "deadline_at": NOW + 5 * HOUR},
-            "No offering completes the work by 2026-11-21 05:00 UTC for at most $1.00. The "
-            "cheapest that does is aws h100.8x us-east-1 on-demand",
+            "No offering can complete the work by 2026-11-21 05:00 UTC within the budget of $1.00. "
+            "The cheapest offering that meets the deadline is aws h100.8x us-east-1 on-demand",
             id="neither: what is in time, and what is cheap",
         ),
     ],
@@ -288,15 +290,14 @@ def test_the_verdict(constraints, want_start):
 def test_the_verdict_says_where_it_is_only_likely():
     constraints = Constraints(deadline_at=NOW + 5 * HOUR)
     choice = choose(JOB, CATALOG, tuple(CATALOG.offerings.values()), constraints, NOW)
-    assert "; the slow end breaks a limit; price of 2026-09-01, 81 days old." in verdict(
-        choice, constraints, NOW
-    )
+    want = ", but the upper estimate exceeds a limit (price of 2026-09-01, 81 days old)."
+    assert want in verdict(choice, constraints, NOW)
 
 
 def test_the_cheapest_that_would_do_is_named_beside_the_cheapest_at_all():
     constraints = Constraints(budget_micro_usd=1_000_000, deadline_at=NOW + 5 * HOUR)
     choice = choose(JOB, CATALOG, tuple(CATALOG.offerings.values()), constraints, NOW)
-    assert "The cheapest overall is aws h100.8x us-east-1 a spot" in verdict(
+    assert "The cheapest offering overall is aws h100.8x us-east-1 a spot" in verdict(
         choice, constraints, NOW
     )
 

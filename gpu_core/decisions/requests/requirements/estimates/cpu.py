@@ -29,9 +29,9 @@ def cpu_answer(job: Job) -> CpuAnswer:
     duration_s = job.amount * flop_per_unit(job) / (CPU_TFLOPS * 1e12)
     needs_gpu = duration_s > SHORT_S
     takes = format_duration(duration_s) if duration_s < _YEAR_S else "more than a year"
-    verdict = "it needs a GPU" if needs_gpu else "no GPU is needed"
+    verdict = "required" if needs_gpu else "not required"
     return CpuAnswer(
         duration_s=duration_s,
         needs_gpu=needs_gpu,
-        why=f"8 CPUs would take {takes}, so {verdict}",
+        why=f"{verdict}, because the work takes {takes} on 8 CPUs",
     )

@@ -15,9 +15,9 @@ _VERBS = (
 class GpuNeed(StrEnum):
     """Does such work need a GPU?"""
 
-    NONE = "none is needed"
-    OPTIONAL = "one is optional"
-    LIKELY = "one is likely needed"
+    NONE = "not required"
+    OPTIONAL = "optional"
+    LIKELY = "probably required"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,13 @@ class Advice:
 
 
 _MODEL_AND_AMOUNT = (
-    "name a model or its size, what is done with it, and how much: "
-    "'fine-tune a 7B model with LoRA on 10M tokens'"
+    "Specify a model or its size, the task, and the amount of work, for example "
+    "'fine-tune a 7B model with LoRA on 10M tokens'."
 )
-_IMAGES = "name the model and the images: 'train resnet-50 on 1.2M images for 90 epochs'"
+_IMAGES = (
+    "Specify the model and the number of images, for example "
+    "'train resnet-50 on 1.2M images for 90 epochs'."
+)
 
 # Work that is done without a network; checked only where no model is named and nothing is trained.
 _ON_CPU = (
@@ -92,8 +95,8 @@ _VAGUE = (
 
 ON_CPUS_ONLY = Advice(
     need=GpuNeed.NONE,
-    why="the text asks for CPUs only",
-    ask="leave that out; the answer says how long 8 CPUs take, too",
+    why="The description excludes GPUs.",
+    ask="Remove this restriction. The plan also shows the time that the work takes on 8 CPUs.",
 )
 
 
@@ -107,24 +110,24 @@ def advice_before_model(line: TextLine) -> Advice | None:
     if line.has(_PREFERENCES):
         return Advice(
             need=GpuNeed.LIKELY,
-            why="training on preferences or rewards keeps several models and generates text;"
-            " there is no estimate of it",
-            ask="plan the fine-tuning alone, such as 'fine-tune a 7B model with LoRA', or measure"
-            " one run and give --observed",
+            why="Training on preferences or rewards uses several models and generates text, which"
+            " cannot be estimated.",
+            ask="Plan only the fine-tuning, for example 'fine-tune a 7B model with LoRA'. You can"
+            " also measure one run and specify --observed.",
         )
     if line.has(_TREES):
         return Advice(
             need=GpuNeed.OPTIONAL,
-            why="CPUs train trees on some million rows in minutes; a GPU with memory for the data"
-            " is faster on more, without an estimate",
-            ask="measure one run on both",
+            why="Training trees on several million rows takes a CPU only minutes. For larger data,"
+            " a GPU with enough memory is faster, but the time cannot be estimated.",
+            ask="Measure one run on a CPU and one run on a GPU.",
         )
     if line.has(_TRANSCODING):
         return Advice(
             need=GpuNeed.OPTIONAL,
-            why="CPUs transcode; the video encoders of a GPU are faster, and there is no estimate"
-            " of them",
-            ask="measure one run on both",
+            why="Transcoding also works on CPUs. The video encoders of a GPU are faster, but the"
+            " time cannot be estimated.",
+            ask="Measure one run on a CPU and one run on a GPU.",
         )
     if (
         line.has(_MODEL_FILES)
@@ -133,28 +136,30 @@ def advice_before_model(line: TextLine) -> Advice | None:
     ):
         return Advice(
             need=GpuNeed.OPTIONAL,
-            why="such work changes or moves the files of a model without running it; quantization"
-            " that runs it on samples has no estimate",
-            ask="say what is done with the model, such as 'inference on 10,000 prompts'",
+            why="This work only changes or moves the files of a model. If a quantization also runs"
+            " the model on samples, the time cannot be estimated.",
+            ask="Specify what the model is used for, for example 'inference on 10,000 prompts'.",
         )
     if line.has(_SEVERAL):
         return Advice(
             need=GpuNeed.LIKELY,
-            why="this is several trainings or several models; there is no estimate of all of them",
-            ask="plan one of them, and multiply",
+            why="The description includes several trainings or models, which cannot be estimated"
+            " together.",
+            ask="Plan one of them, and multiply its time and cost.",
         )
     if line.has(_OTHER_TASKS):
         return Advice(
             need=GpuNeed.LIKELY,
-            why="such work usually runs on a GPU; there is no estimate of this task",
-            ask="measure one run, and name GPUs that hold the model",
+            why="This kind of work usually runs on a GPU, but the task cannot be estimated.",
+            ask="Measure one run on GPUs with enough memory for the model.",
         )
     if line.has(_RECOMMENDER):
         return Advice(
             need=GpuNeed.LIKELY,
-            why="the memory of a recommender is that of its embedding tables, which a text does not"
-            " say; there is no estimate of it",
-            ask="measure one run and give --observed, or name GPUs that hold the tables",
+            why="The memory depends on the size of the embedding tables, which cannot be estimated"
+            " from a description.",
+            ask="Measure one run and specify --observed, or choose GPUs with enough memory for the"
+            " tables.",
         )
     return None
 
@@ -165,7 +170,8 @@ def advice_without_model(line: TextLine) -> Advice | None:
         if line.has(pattern):
             return Advice(
                 need=GpuNeed.LIKELY,
-                why="such work usually runs on a GPU; the text says too little for an estimate",
+                why="This kind of work usually runs on a GPU, but the description does not contain"
+                " enough information for an estimate.",
                 ask=ask,
             )
     return None
@@ -177,8 +183,9 @@ def advice_on_size(line: TextLine) -> Advice | None:
         return None
     return Advice(
         need=GpuNeed.LIKELY,
-        why="a size alone says the work of a language model only",
-        ask="name the model, such as resnet-50, vit-l16, stable-diffusion-xl or whisper-large-v3",
+        why="The size is only sufficient to estimate language models.",
+        ask="Specify the name of the model, for example resnet-50, vit-l16, stable-diffusion-xl or"
+        " whisper-large-v3.",
     )
 
 
@@ -187,13 +194,13 @@ def advice_on_cpu(line: TextLine) -> Advice | None:
     if line.has(_GPU_LIBRARIES):
         return Advice(
             need=GpuNeed.OPTIONAL,
-            why="CPUs do such work on some million rows; GPU libraries such as RAPIDS are faster on"
-            " more, without an estimate",
-            ask="measure one run on both",
+            why="CPUs are sufficient for several million rows. For larger data, GPU libraries such"
+            " as RAPIDS are faster, but the time cannot be estimated.",
+            ask="Measure one run on a CPU and one run on a GPU.",
         )
     if line.has(_WITHOUT_NETWORK):
-        return Advice(need=GpuNeed.NONE, why="CPUs fit such models, without a network", ask=None)
+        return Advice(need=GpuNeed.NONE, why="Models of this kind are trained on CPUs.", ask=None)
     is_run = line.has(rf"{TRAINING}|{INFERENCE}|{_VERBS}")
     if is_run or not line.has(_ON_CPU):
         return None
-    return Advice(need=GpuNeed.NONE, why="such work runs on CPUs, without a network", ask=None)
+    return Advice(need=GpuNeed.NONE, why="This kind of work runs on CPUs.", ask=None)

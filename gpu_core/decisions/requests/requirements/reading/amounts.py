@@ -163,7 +163,7 @@ def take_amounts(
     """
     schedule = line.take(f"(?:{_SCHEDULE})")
     if schedule is not None:
-        line.assume(f"one run, of those that are {schedule[0]}")
+        line.assume(f"a single run ('{schedule[0]}' is not included)")
     mean = take_mean_length(line)
     sizes = _take_sizes(line)
     answer = take_answer_tokens(line)
@@ -181,11 +181,11 @@ def take_amounts(
     if each is not None and is_written and answer is None:
         answer = max(1, round(each))
         del counts["tokens"]
-        line.understand(f"answers of {answer:,} tokens")
+        line.understand(f"{answer:,} tokens per answer")
     elif each is not None and not is_written and per_sample is None:
         per_sample = each
         del counts["tokens"]
-        line.understand(f"{each:,.0f} tokens in each sample")
+        line.understand(f"{each:,.0f} tokens per sample")
     other = counts.keys() & {"tokens", "words"}
     if "samples" in counts and other:
         raise NoEstimate(

@@ -106,5 +106,5 @@ def _without_text(model: Model | None, stated: JobRequest) -> Reading:
     return Reading(
         job=Job(model=model, method=stated.method, precision=precision, amount=stated.amount),
         understood=(f"the model {model.name}",),
-        assumed=() if stated.precision else (f"arithmetic in {precision}",),
+        assumed=() if stated.precision else (f"{precision} precision",),
     )

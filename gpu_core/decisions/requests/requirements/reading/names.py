@@ -190,7 +190,7 @@ def _of_family(named: str, usual: str, line: TextLine) -> tuple[Model | None, st
     if size is not None:
         line.text = f"{line.text[: size.start()]} ; {line.text[size.end() :]}"
         return _known(f"{named} {size[1]}", line)
-    line.assume(f"{usual}, as the text names no size of {named}")
+    line.assume(f"the model {usual}, because no size of {named} was specified")
     return KNOWN_MODELS[usual], None
 
 

@@ -72,7 +72,7 @@ def take_answer_tokens(line: TextLine) -> int | None:
         words = _take(line, _ANSWER_WORDS)
         answer = None if words is None else round(words * TOKENS_PER_WORD)
     if answer is not None:
-        line.understand(f"answers of {answer:,} tokens")
+        line.understand(f"{answer:,} tokens per answer")
     return answer
 
 
@@ -84,7 +84,7 @@ def take_prompt_tokens(line: TextLine) -> int | None:
     """
     prompt = _take(line, _PROMPT)
     if prompt is not None:
-        line.understand(f"prompts of {prompt:,} tokens")
+        line.understand(f"{prompt:,} tokens per prompt")
     return prompt
 
 

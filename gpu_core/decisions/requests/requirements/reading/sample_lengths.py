@@ -78,10 +78,10 @@ def _noted_length(line: TextLine, match: re.Match[str]) -> float:
     length = length_of(match, unit)
     tokens = round(length * _TOKENS_PER[unit])
     if unit != "token":
-        line.understand(f"{count(length, unit)} in each sample")
-        line.assume(f"{_TOKENS_PER[unit]:,.3g} tokens in a {unit}")
+        line.understand(f"{count(length, unit)} per sample")
+        line.assume(f"{_TOKENS_PER[unit]:,.3g} tokens per {unit}")
     else:
-        line.understand(f"{count(tokens, unit)} in each sample")
+        line.understand(f"{count(tokens, unit)} per sample")
     return float(tokens)
 
 
@@ -91,7 +91,7 @@ def take_bytes_of_text(line: TextLine) -> float | None:
     if match is None:
         return None
     size = float(match["number"].replace(",", "")) * _SCALE_BYTES[match["scale"]]
-    line.assume(f"{_BYTES_PER_TOKEN} bytes of text in a token")
+    line.assume(f"{_BYTES_PER_TOKEN} bytes of text per token")
     return size / _BYTES_PER_TOKEN
 
 

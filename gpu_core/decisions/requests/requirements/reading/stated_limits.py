@@ -115,7 +115,7 @@ def _sized_gpu(match: re.Match[str], line: TextLine) -> tuple[tuple[str, ...], i
     gpus = _gpu_count(match)
     number = "" if gpus is None else f"{gpus} × "
     bound = "at least " if is_least else ""
-    line.understand(f"{number}a GPU with {bound}{gib} GB: {' or '.join(types)}")
+    line.understand(f"{number}GPU with {bound}{gib} GB ({' or '.join(types)})")
     return types, gpus
 
 
@@ -199,7 +199,7 @@ def _take_time(line: TextLine) -> int | None:
         return None
     number = 1.0 if match["number"][0] == "a" else float(match["number"])
     seconds = round(number * _TIMES[match["unit"][0]])
-    line.understand(f"done in {format_duration(seconds)}")
+    line.understand(f"a time limit of {format_duration(seconds)}")
     return seconds
 
 

@@ -214,7 +214,7 @@ def _of_task(whole: TextLine, line: TextLine) -> Model | None:
     task = first(TASKS, whole)
     if task is None:
         return None
-    line.assume(f"the model {task}, as the text names no model or size")
+    line.assume(f"the model {task}, because no model or size was specified")
     return KNOWN_MODELS[task]
 
 
@@ -224,9 +224,10 @@ def _advice_on_gpus(limits: StatedLimits) -> Advice | None:
     types = " ".join(f"--gpu-type {name}" for name in limits.gpu_types)
     return Advice(
         need=GpuNeed.LIKELY,
-        why="the text names GPUs and no work for them",
-        ask="say what they do, such as 'fine-tune a 7B model with LoRA'; for prices per hour: "
-        + f"prefect-gpu catalog show {types}".strip(),
+        why="The description specifies GPUs, but not the work that they should do.",
+        ask="Describe the work, for example 'fine-tune a 7B model with LoRA'. To see hourly "
+        + f"prices, run `prefect-gpu catalog show {types}".strip()
+        + "`.",
     )
 
 
@@ -302,7 +303,7 @@ def _denoising_in(steps: float, model: Model, line: TextLine) -> Model:
             got=f"{steps:,g} steps",
             allowed=f"1 to {MOST_DENOISING_STEPS:,} for each image",
         )
-    line.understand(f"{steps:g} denoising steps for each image")
+    line.understand(f"{steps:g} denoising steps per image")
     return replace(model, denoising_steps=round(steps))
 
 
@@ -337,17 +338,17 @@ def _assume_sizes(
     at_once = count(job.batch_per_gpu, noun)
     if job.model.sample == AUDIO and not job.model.is_language_model:
         at_once = f"{job.batch_per_gpu} {job.unit}"
-    notes = {"batch_per_gpu": f"{at_once} at a time on each GPU"}
+    notes = {"batch_per_gpu": f"a batch size of {at_once} per GPU"}
     if job.method is Method.FULL:
-        notes["accumulation"] = f"an update of the weights every {job.accumulation} batches"
+        notes["accumulation"] = f"gradient accumulation over {job.accumulation} batches"
     if job.model.denoising_steps > 1 and not job.method.is_training:
-        notes["passes"] = f"{job.model.passes_per_sample} denoising passes for each image"
+        notes["passes"] = f"{job.model.passes_per_sample} denoising passes per image"
     if job.model.is_language_model:
-        answer = f", of which {job.output_tokens} are generated" if job.output_tokens else ""
+        answer = f" ({job.output_tokens} generated)" if job.output_tokens else ""
         answer = answer if job.method is Method.INFERENCE else ""
-        notes["sequence_length"] = f"sequences of {job.sequence_length} tokens{answer}"
+        notes["sequence_length"] = f"a sequence length of {job.sequence_length} tokens{answer}"
     if job.method in (Method.LORA, Method.QLORA):
-        notes["lora_rank"] = f"adapters of rank {job.lora_rank}"
+        notes["lora_rank"] = f"a LoRA rank of {job.lora_rank}"
     said = set(amounts.sizes)
     if "steps" in amounts.counts:
         said.add("passes")
@@ -357,37 +358,45 @@ def _assume_sizes(
         said.add("sequence_length")
     each = amounts.tokens_per_sample or amounts.lengths.prompt or 0
     if job.model.is_encoder and each > job.sequence_length:
-        line.assume(f"samples cut to the {job.sequence_length} tokens that the model reads")
+        line.assume(f"samples truncated to {job.sequence_length} tokens")
     for name, note in notes.items():
         if name not in said:
             line.assume(note)
 
 
+_METHOD_NAMES = {
+    Method.FULL: "full training",
+    Method.LORA: "LoRA fine-tuning",
+    Method.QLORA: "QLoRA fine-tuning",
+    Method.INFERENCE: "inference",
+}
+
+
 def _method(whole: TextLine, line: TextLine, model: Model, amounts: StatedAmounts) -> Method:
     if whole.has(rf"{INFERENCE}|{SERVING}") and not whole.has(TRAINING):
-        line.understand("the method inference")
+        line.understand("inference")
         return Method.INFERENCE
     method = first(METHODS, whole)
     if method is Method.LORA and first(PRECISIONS, whole) is Precision.INT4:
-        line.assume("QLoRA, as adapters on weights in 4 bits")
+        line.assume("QLoRA, because the weights have 4 bits")
         return Method.QLORA
     if method is None and amounts.counts.get("tokens", 0) > model.parameters:
         # Training usually has more tokens than the model has parameters, and inference fewer.
-        line.assume("training of all parameters, as there are more tokens than parameters")
+        line.assume("full training, because there are more tokens than parameters")
         return Method.FULL
     if method is None and "epochs" in amounts.counts:
         if model.is_language_model:
-            line.assume("fine-tuning with adapters (LoRA), as the text counts epochs")
+            line.assume("LoRA fine-tuning, because a number of epochs was specified")
             return Method.LORA
-        line.assume("training of all parameters, as the text counts epochs")
+        line.assume("full training, because a number of epochs was specified")
         return Method.FULL
     if method is None:
-        line.assume("inference, not training")
+        line.assume("inference")
         return Method.INFERENCE
     if method is Method.LORA and not whole.has(r"lora|adapters?|peft"):
-        line.assume("fine-tuning with adapters (LoRA)")
+        line.assume("LoRA fine-tuning")
         return method
-    line.understand(f"the method {method}")
+    line.understand(_METHOD_NAMES[method])
     return method
 
 
@@ -405,7 +414,7 @@ def _precision(whole: TextLine, line: TextLine, method: Method) -> Precision:
     is_of_weights = precision in (Precision.INT8, Precision.INT4) and method.is_training
     if precision is None or (is_of_weights and method is Method.QLORA):
         usual = usual_precision(method)
-        line.assume(f"arithmetic in {usual}")
+        line.assume(f"{usual} precision")
         return usual
     if is_of_weights:
         raise InvalidInput(
@@ -414,5 +423,5 @@ def _precision(whole: TextLine, line: TextLine, method: Method) -> Precision:
             allowed="bf16, fp16 or fp32 in training",
             remedy="say QLoRA for adapters on a frozen model in 4 bits",
         )
-    line.understand(f"precision {precision}")
+    line.understand(f"{precision} precision")
     return precision

@@ -88,16 +88,16 @@ def take_training_settings(line: TextLine) -> TrainingSettings:
     optimizer = take_optimizer(line)
     recompute = first(_RECOMPUTES, line)
     if recompute is not None:
-        line.understand(f"{recompute} recomputation of activations")
+        line.understand(f"{recompute} activation recomputation")
     batch = line.take(_GLOBAL_BATCH) or line.take(_BATCH_OF_TOKENS)
     over_all = None if batch is None else number_of(batch)
     in_tokens = batch is not None and batch["tokens"] is not None
     if over_all is not None:
-        line.understand(f"a batch of {over_all:,.0f}{' tokens' if in_tokens else ''} over all GPUs")
+        line.understand(f"a global batch size of {over_all:,.0f}{' tokens' if in_tokens else ''}")
     accumulated = line.take(_ACCUMULATION_BEFORE) or line.take(_ACCUMULATION)
     accumulation = None if accumulated is None else _whole(accumulated, most=100_000)
     if accumulation is not None:
-        line.understand(f"an update of the weights every {accumulation} batches")
+        line.understand(f"gradient accumulation over {accumulation} batches")
     return TrainingSettings(
         optimizer=optimizer,
         zero_stage=zero_stage,
@@ -115,7 +115,7 @@ def take_optimizer(line: TextLine) -> Optimizer | None:
     """
     for pattern, optimizer in _OPTIMIZERS:
         if line.take(f"(?:{pattern})") is not None:
-            line.understand(f"the optimizer {optimizer}")
+            line.understand(f"the {optimizer} optimizer")
             return optimizer
     return None
 
@@ -140,7 +140,7 @@ def _take_zero_stage(line: TextLine) -> int | None:
     if match is None:
         if line.take(_SHARDED) is None:
             return None
-        line.understand("ZeRO stage 3, as fully sharded")
+        line.understand("ZeRO stage 3 (fully sharded)")
         return 3
     stage = int(match["stage"])
     if stage > 3:

@@ -99,7 +99,7 @@ def _converted(
         each = amounts.tokens_per_sample or amounts.lengths.sample
         if each is None:
             each = min(_TOKENS_PER_SAMPLE, job.sequence_length)
-            line.assume(f"{each:g} tokens in each sample")
+            line.assume(f"{each:g} tokens per sample")
         return number * (min(each, job.sequence_length) if job.model.is_encoder else each)
     return _noted(line, number, f"{number:,.0f} samples", job.unit == "prompts")
 
@@ -119,7 +119,7 @@ def _of_tokens(job: Job, number: float, line: TextLine, *, are_written: bool) ->
         return number
     if are_written and job.output_tokens:
         return max(1.0, number / job.output_tokens)
-    line.assume(f"prompts of {job.sequence_length} tokens with their answer")
+    line.assume(f"{job.sequence_length} tokens per prompt, including the answer")
     return max(1.0, number / job.sequence_length)
 
 
@@ -127,7 +127,7 @@ def _of_steps(job: Job, number: float, samples: float, line: TextLine) -> float 
     if not job.method.is_training:
         return None
     line.understand(f"{number:,.0f} steps")
-    line.assume(f"{samples:,g} samples in each step")
+    line.assume(f"{samples:,g} samples per step")
     return number * samples * (job.sequence_length if job.unit == "tokens" else 1)
 
 
@@ -146,8 +146,8 @@ def _of_data_set(
     size = data.number if of_evaluation is None else of_evaluation
     number = _converted(job, data.noun, size, amounts, settings, line)
     if number is not None:
-        part = "" if of_evaluation is None else ", its part for evaluation"
-        line.understand(f"the size of {data.name}{part} ({data.source})")
+        name = data.name if of_evaluation is None else f"the {data.name} evaluation set"
+        line.understand(f"the size of {name} ({data.source})")
     return number
 
 
@@ -161,7 +161,7 @@ def _epochs(job: Job, amounts: StatedAmounts, line: TextLine) -> float:
     data = amounts.data_set
     if data is None or job.method is not Method.FULL or data.usual_epochs == 1:
         return 1.0
-    line.assume(f"{data.usual_epochs} epochs, as is usual for {data.name}")
+    line.assume(f"{data.usual_epochs} epochs (typical for {data.name})")
     return float(data.usual_epochs)
 
 
@@ -197,12 +197,12 @@ def _assumed(job: Job, line: TextLine, *, is_from_scratch: bool) -> float:
         if job.unit == AUDIO
         else (f"{number:,.0f} {job.unit}")
     )
-    line.assume(f"{shown}, {source}")
+    line.assume(f"{shown} ({source})")
     return number
 
 
 def _usual(job: Job, *, is_from_scratch: bool) -> tuple[float, str]:
-    nothing = "as the text gives no amount"
+    nothing = "no amount was specified"
     if job.unit == AUDIO:
         return _AUDIO_S, nothing
     if job.unit == "images":
@@ -213,6 +213,6 @@ def _usual(job: Job, *, is_from_scratch: bool) -> tuple[float, str]:
     if job.method is Method.FULL and is_from_scratch:
         return (
             float(TOKENS_PER_PARAMETER * job.model.parameters),
-            f"{TOKENS_PER_PARAMETER} for each parameter (Hoffmann et al. 2022)",
+            f"{TOKENS_PER_PARAMETER} per parameter, Hoffmann et al. 2022",
         )
     return _FINE_TUNING_TOKENS, nothing

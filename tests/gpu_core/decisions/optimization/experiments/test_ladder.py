@@ -133,7 +133,7 @@ def test_projected_steps_are_marked_and_never_compared_with_measured_ones() -> N
     assert [step.verdict for step in steps[1:]] == [ChangeVerdict.UNKNOWN, ChangeVerdict.UNKNOWN]
     assert steps[1].saving is None
     assert steps[1].cumulative_saving is None
-    assert "does not compute in bf16" in steps[2].note
+    assert "does not support bf16" in steps[2].note
     assert steps[2].usd_per_1k is None
 
 
@@ -166,7 +166,7 @@ def test_a_projection_is_the_estimate_for_one_gpu_at_its_price() -> None:
         pytest.param(replace(BASE, device="t4", processes=2), "shared GPU", id="a shared GPU"),
         pytest.param(
             replace(BASE, device="v100-16gb", precision=Precision.INT8),
-            "does not compute in int8",
+            "does not support int8",
             id="no fast units",
         ),
         pytest.param(

@@ -52,4 +52,4 @@ def test_a_gpu_is_needed_where_cpus_take_long(job, want_gpu):
 
 def test_the_answer_says_why():
     answer = cpu_answer(make_job("resnet-50", "inference", amount=1000))
-    assert answer.why == "8 CPUs would take 41.0s, so no GPU is needed"
+    assert answer.why == "not required, because the work takes 41.0s on 8 CPUs"

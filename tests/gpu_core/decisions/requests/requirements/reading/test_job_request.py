@@ -24,7 +24,7 @@ def test_without_a_text_everything_is_stated():
     stated = JobRequest(parameters=7 * 10**9, method=Method.INFERENCE, amount=100)
     reading = job_of(None, stated)
     assert reading.job.precision is Precision.FP16
-    assert reading.assumed == ("arithmetic in fp16",)
+    assert reading.assumed == ("fp16 precision",)
 
 
 def test_work_for_a_cpu_stays_work_for_a_cpu():

@@ -442,12 +442,12 @@ def test_it_says_what_it_understood_and_what_it_assumed():
     reading = read_text("Fine-tune a 7B model on 1 million examples")
     assert reading.understood == ("a model with 7B parameters", "1,000,000 samples")
     assert reading.assumed == (
-        "fine-tuning with adapters (LoRA)",
-        "arithmetic in bf16",
-        "1 sequence at a time on each GPU",
-        "sequences of 2048 tokens",
-        "adapters of rank 16",
-        "512 tokens in each sample",
+        "LoRA fine-tuning",
+        "bf16 precision",
+        "a batch size of 1 sequence per GPU",
+        "a sequence length of 2048 tokens",
+        "a LoRA rank of 16",
+        "512 tokens per sample",
     )
 
 
