@@ -32,7 +32,12 @@ class Action:
     """The cost of the day with it."""
 
 
-def propose(found: Decomposition, now: Sequence[Part], before: Sequence[Part]) -> Action | None:
+def propose(
+    found: Decomposition,
+    now: Sequence[Part],
+    before: Sequence[Part],
+    earlier: Sequence[Part] | None = None,
+) -> Action | None:
     """The action that would bring the cost back.
 
     None: it was not too high, or no setting changes its cause.
@@ -41,6 +46,8 @@ def propose(found: Decomposition, now: Sequence[Part], before: Sequence[Part]) -
         found: Why the day cost more than expected.
         now: What the day's cost is made of.
         before: The same of the days that it is compared with.
+        earlier: The same of all known days before it: a limit stops none of their runs. None: of
+            those that it is compared with.
     """
     if found.excess_micro_usd <= 0 or not found.contributions:
         return None
@@ -48,7 +55,7 @@ def propose(found: Decomposition, now: Sequence[Part], before: Sequence[Part]) -
     if first.driver is Driver.RUNS:
         return _limit_runs(found, first, now)
     if first.driver is Driver.RUN_TIME:
-        stopped = _limit_duration(found, first, now, before)
+        stopped = _limit_duration(found, first, now, before if earlier is None else earlier)
         if stopped is not None:
             return stopped
     said = _said(first)
@@ -117,20 +124,64 @@ def _limit_runs(found: Decomposition, cause: Contribution, now: Sequence[Part]) 
 
 
 def _limit_duration(
-    found: Decomposition, cause: Contribution, now: Sequence[Part], before: Sequence[Part]
+    found: Decomposition, cause: Contribution, now: Sequence[Part], earlier: Sequence[Part]
 ) -> Action | None:
     """A limit that none of the days before needed. None: it would stop more than few runs."""
-    usual = _runs([part for part in before if part.source == cause.subject])
-    runs = _runs([part for part in now if part.source == cause.subject])
-    hours = max((-(-held // US_PER_HOUR) for _, held, _ in usual), default=0)
-    longer = [(held, cost) for _, held, cost in runs if held > hours * US_PER_HOUR]
+    usual = _stays([part for part in earlier if part.source == cause.subject])
+    stays = _stays([part for part in now if part.source == cause.subject])
+    hours = max((-(-stay.length_us // US_PER_HOUR) for stay in usual), default=0)
+    beyond = [(stay, stay.beyond_us(hours * US_PER_HOUR)) for stay in stays]
+    longer = [(stay, beyond_us) for stay, beyond_us in beyond if beyond_us]
     saved = sum(
-        (cost * (1 - Fraction(hours * US_PER_HOUR, held)) for held, cost in longer), Fraction(0)
+        (stay.micro_usd * Fraction(beyond_us, stay.held_us) for stay, beyond_us in longer),
+        Fraction(0),
     )
-    if len(longer) > _FEW * len(runs) or saved < _ENOUGH * cause.micro_usd:
+    if len(longer) > _FEW * len(stays) or saved < _ENOUGH * cause.micro_usd:
         return None
     said = f"Set max_duration of {cause.subject} to {hours}h (longer than all previous runs)"
     return _action(said, found.cost_micro_usd - round_half_up(saved))
+
+
+@dataclass(frozen=True, slots=True)
+class _Stay:
+    """The part of an attempt in a day. A limit of its duration counts from its admission."""
+
+    admitted_us: int
+    until_us: int
+    """The end of its time in the day."""
+    freed_us: int | None
+    """Its own end, which may be on a later day; None: it holds its GPUs."""
+    held_us: int
+    """Its time in the day."""
+    micro_usd: Number
+
+    @property
+    def length_us(self) -> int:
+        """The time that the attempt took, as far as is known."""
+        return max(self.until_us, self.freed_us or 0) - self.admitted_us
+
+    def beyond_us(self, limit_us: int) -> int:
+        """The part of its time in the day that is beyond this limit."""
+        return max(0, min(self.held_us, self.until_us - self.admitted_us - limit_us))
+
+
+def _stays(parts: Sequence[Part]) -> list[_Stay]:
+    by_attempt: dict[tuple[date, str], list[Part]] = {}
+    for part in parts:
+        by_attempt.setdefault((part.day, part.attempt.attempt_id), []).append(part)
+    return [_stay(of_attempt) for of_attempt in by_attempt.values()]
+
+
+def _stay(parts: Sequence[Part]) -> _Stay:
+    attempt, day = parts[0].attempt, epoch_us(Window.of_day(parts[0].day).start)
+    admitted_us, held_us = epoch_us(attempt.admitted_at), round(sum(part.held_us for part in parts))
+    return _Stay(
+        admitted_us=admitted_us,
+        until_us=max(admitted_us, day) + held_us,
+        freed_us=None if attempt.freed_at is None else epoch_us(attempt.freed_at),
+        held_us=held_us,
+        micro_usd=sum(part.micro_usd for part in parts),
+    )
 
 
 def _runs(parts: Sequence[Part]) -> list[tuple[int, int, Number]]:

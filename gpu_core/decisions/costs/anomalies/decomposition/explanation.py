@@ -62,7 +62,8 @@ class Explainer:
         now = parts.get(self._day, ())
         before = [part for day in days for part in parts[day]]
         found = decompose(now, before, cost_micro_usd, expected_micro_usd)
-        return found, propose(found, now, before)
+        known = (self._parts[each] for each in self._parts if each < (since or self._day))
+        return found, propose(found, now, before, [part for of_day in known for part in of_day])
 
     @cached_property
     def _parts(self) -> dict[date, tuple[Part, ...]]:

@@ -1,15 +1,21 @@
 """A proposal names a setting and what the day would have cost with it."""
 
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
 
 from gpu_core.decisions.costs.anomalies.decomposition.actions import propose
 from gpu_core.decisions.costs.anomalies.decomposition.decomposition import decompose
+from gpu_core.decisions.costs.anomalies.decomposition.explanation import Explainer
+from gpu_core.decisions.costs.reports.cost_history import TOTAL
 from gpu_core.decisions.costs.usage.usage import round_half_up
+from gpu_core.decisions.costs.usage.usage_cost import RunCost, Window, run_cost
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import at
 from tests.gpu_core.decisions.costs.anomalies.decomposition.test_decomposition import (
+    DAY,
+    END,
     MEASURED,
     SPOT,
     SUMMARY,
@@ -136,3 +142,54 @@ def long(name: str, hours: float = 10.0, **fields: Any) -> Record:
 )  # fmt: skip
 def test_what_is_proposed(before: list[Record], now: list[Record], want: str | None) -> None:
     assert proposal(before, now) == want
+
+
+OVER_MIDNIGHT = {"admitted_at": at(-15), "started_at": at(-15)}
+"""From nine in the evening before the test day."""
+FORGOTTEN = [*(record(n) for n in "abc"), long("d", 18.0)]
+
+
+def test_a_limit_leaves_runs_over_midnight_alone() -> None:
+    """Six hours of which three are on the day: a limit of three would stop all of them."""
+    usual = [record(name, -9.0, **OVER_MIDNIGHT) for name in "abcd"]
+    now = [*(record(name, -9.0, **OVER_MIDNIGHT) for name in "abc"), long("d", 18.0)]
+    said = proposal(usual, now)
+    assert said is not None
+    assert "Set max_duration of train/gpu to 6h (longer than all previous runs)" in said
+
+
+def test_a_run_that_began_the_day_before_is_cut_from_its_admission() -> None:
+    """Twenty hours, eight of them before midnight: with a limit of 2 h the day has none of it."""
+    began = {"admitted_at": at(-20), "started_at": at(-20)}
+    now = [*(record(name) for name in "abc"), record("d", 0.0, **began)]
+    assert proposal([record(name) for name in "abcd"], now) == (
+        "Set max_duration of train/gpu to 2h (longer than all previous runs) to reduce the daily "
+        "cost to $6.00."
+    )
+
+
+@pytest.mark.parametrize(
+    ("on_tuesday", "want"),
+    [
+        pytest.param([], "to 2h", id="as long as on earlier Wednesdays"),
+        pytest.param([record("w", -20.0, admitted_at=at(-28), started_at=at(-28))], "to 8h",
+                     id="a run of another weekday is longer"),
+    ],
+)  # fmt: skip
+def test_a_limit_is_longer_than_the_runs_of_all_days_before(
+    on_tuesday: list[Record], want: str
+) -> None:
+    costs = {DAY - timedelta(days=1): costs_of(on_tuesday, DAY - timedelta(days=1))}
+    for week in range(1, 5):
+        day = DAY - timedelta(days=7 * week)
+        moved = {"admitted_at": at(-168 * week), "started_at": at(-168 * week)}
+        usual = [record(f"{name}-{week}", 2.0 - 168 * week, **moved) for name in "abcd"]
+        costs[day] = costs_of(usual, day)
+    costs[DAY] = costs_of(FORGOTTEN, DAY)
+    _, action = Explainer(DAY, costs, END).explain(TOTAL, 24_000_000, 8_000_000)
+    assert action is not None
+    assert f"Set max_duration of train/gpu {want} (longer than all previous runs)" in action.text
+
+
+def costs_of(records: list[Record], day: date) -> list[RunCost]:
+    return [run_cost(run, attempts, END, Window.of_day(day)) for run, attempts in records]
