@@ -198,9 +198,13 @@ class GpuKubernetesJob(JobBlock):  # type: ignore[type-arg]
             idempotency_key=key,
         )
         if known is None:
-            self.logger.info("Submitted %s as the run %r", self.command, run.name)
+            self.logger.info("Submitted %s as flow run %r", self.command, run.name)
         else:
-            self.logger.info("An earlier attempt submitted %s as %r", self.command, run.name)
+            self.logger.info(
+                "Using flow run %r, which was submitted for %s by an earlier attempt",
+                run.name,
+                self.command,
+            )
         return GpuKubernetesJobRun(run.id, self.timeout_s)
 
 

@@ -70,7 +70,7 @@ def close_month(
     ledger_url: str = run_coro_as_sync(pool_ledger_url(own_pool, flow_run.id))
     with open_to_read(ledger_url) as ledger:
         found = policy_in_force(given, ledger, own_pool, min(now, window.end))
-        get_run_logger().info("Retention is that of %s", found.origin)
+        get_run_logger().info("Using the retention period from %s", found.origin)
         retention = found.policy.retention
         key = None if retention.decisions_s is None else _anchor_key()
         publish_month(read_month(ledger, window, before, with_generated, now))

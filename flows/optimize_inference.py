@@ -21,7 +21,7 @@ from gpu_core.runtime.inference.measurement import measure_workload
 from gpu_core.runtime.tracking import tracked_run
 
 ARTIFACT_KEY = "gpu-inference-savings"
-DESCRIPTION = "Cheaper inference, step by step"
+DESCRIPTION = "Savings of each optimization step for inference"
 
 
 @flow(name="optimize-inference")
@@ -35,7 +35,7 @@ def optimize_inference(
     other_gpu_type: str | None = None,
     catalog: Path = DEFAULT_CATALOG,
 ) -> None:
-    """Shows the savings of a batch size of 8, of fewer bits, and of another GPU type, step by step.
+    """Shows how much you can save by optimizing the batch size, the precision and the GPU type.
 
     The baseline is a batch size of 1 in fp32. The first steps are measured on the device of this
     run. The same steps and the change of the GPU type are also projected for a known model, and are

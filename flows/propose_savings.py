@@ -65,7 +65,7 @@ def propose_savings(
     url: str = run_coro_as_sync(pool_ledger_url(own_pool, flow_run.id))
     with open_to_read(url) as ledger:
         in_force = policy_in_force(given, ledger, own_pool, min(now, period.window.end))
-        get_run_logger().info("Proposals are simulated with %s", in_force.origin)
+        get_run_logger().info("Simulating proposals with %s", in_force.origin)
         found = read_optimization(
             ledger,
             period,
@@ -119,4 +119,6 @@ async def read_targets(proposals: Sequence[Proposal]) -> Targets:
 @task(cache_policy=NO_CACHE)
 def publish_savings(page: str) -> None:
     """Publish the page where people look."""
-    create_markdown_artifact(page, key=ARTIFACT_KEY, description="Proposals that save GPU cost")
+    create_markdown_artifact(
+        page, key=ARTIFACT_KEY, description="Proposed changes to reduce GPU cost"
+    )

@@ -104,7 +104,7 @@ def report_cost(
     own_pool = run_coro_as_sync(pool_of_run(pool, flow_run.id))
     with open_to_read(ledger_url) as ledger:
         in_force = policy_in_force(given, ledger, own_pool, min(now, Window.of_day(day).end))
-        get_run_logger().info("Calendar, budgets and prices are those of %s", in_force.origin)
+        get_run_logger().info("Using the calendar, budgets and prices from %s", in_force.origin)
         known = Known.by(in_force.policy, planned)
         wanted = RunFilter(now=now, with_generated=with_generated)
         report = read_and_decide(ledger, day, wanted, rule, known, in_force.policy, own_pool)

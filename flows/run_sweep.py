@@ -1,4 +1,5 @@
-"""Runs a sweep by dollars. Each pass gives dollars to the best trials and plans the next pass."""
+"""Runs a sweep with a budget in dollars. Each pass gives more budget to the best trials and plans
+the next pass."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -284,4 +285,4 @@ async def schedule_next(sweep: str, own_id: UUID, every_s: int) -> None:
 @task(cache_policy=NO_CACHE)
 def publish_sweep(key: str, page: str) -> None:
     """Publish the page where people look."""
-    create_markdown_artifact(page, key=key, description="A sweep by dollars")
+    create_markdown_artifact(page, key=key, description="Results of the sweep")

@@ -104,4 +104,4 @@ def measure(ledger: Ledger, record: ProposalRecord, now: datetime) -> None:
 @task(cache_policy=NO_CACHE)
 def publish_score(page: str) -> None:
     """Publish the page where people look."""
-    create_markdown_artifact(page, key=ARTIFACT_KEY, description="Savings, measured and predicted")
+    create_markdown_artifact(page, key=ARTIFACT_KEY, description="Measured and predicted savings")
