@@ -124,10 +124,11 @@ def undo_step(record: ProposalRecord, current: Target | None) -> ChangeStep:
         record: The proposal with its state.
         current: The deployment as it is; None: it is gone.
     """
+    nothing = ChangeRefused(
+        why=f"The proposal is {record.state.value}, so there are no changes to revert."
+    )
     if not _may_be_in_force(record):
-        return ChangeRefused(
-            why=f"The proposal is {record.state.value}, so there are no changes to revert."
-        )
+        return nothing
     if current is None or current.deployment_id != record.before.deployment_id:
         return ChangeRefused(why="The deployment no longer exists.")
     if is_set(current, record.proposal.job_variables):
@@ -135,7 +136,7 @@ def undo_step(record: ProposalRecord, current: Target | None) -> ChangeStep:
     names = frozenset(record.proposal.job_variables)
     values = {name: v for name, v in current.job_variables.items() if name in names}
     if values == dict(record.before.values):
-        return Done()
+        return Done() if record.not_applied is None else nothing
     named = ", ".join(sorted(names))
     return ChangeRefused(
         why=f"No changes were made, because {named} has been modified since the "
@@ -147,8 +148,7 @@ def _may_be_in_force(record: ProposalRecord) -> bool:
     """Has the deployment the change, or may it? A flow may have died between change and record."""
     if record.undone_at is not None:
         return False
-    is_begun = record.begun_at is not None and record.not_applied is None
-    return record.applied_at is not None or is_begun
+    return record.applied_at is not None or record.begun_at is not None
 
 
 def _before(current: Target, record: ProposalRecord) -> Target:

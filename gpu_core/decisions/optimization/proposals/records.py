@@ -9,6 +9,7 @@ from typing import Any
 
 from gpu_core.decisions.model.decision_chain import Decision, DecisionKind, Link
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.units import epoch_us
 from gpu_core.decisions.optimization.proposals.proposal import Proposal, from_document, to_document
 from gpu_core.decisions.optimization.proposals.target import Before
 from gpu_core.decisions.optimization.proposals.verification import (
@@ -168,8 +169,8 @@ def decided(
 
 
 def begun(record: ProposalRecord, now: datetime) -> Decision:
-    """The record that the deployment is about to be changed."""
-    return _next(record, DecisionKind.CHANGE_BEGUN, now)
+    """The record that the deployment is about to be changed. A flow that died may try again."""
+    return _again(_next(record, DecisionKind.CHANGE_BEGUN, now))
 
 
 def applied(record: ProposalRecord, now: datetime) -> Decision:
@@ -178,8 +179,8 @@ def applied(record: ProposalRecord, now: datetime) -> Decision:
 
 
 def not_applied(record: ProposalRecord, why: str, now: datetime) -> Decision:
-    """The record that it was approved and could not be applied."""
-    return _next(record, DecisionKind.NOT_APPLIED, now, message=why)
+    """The record that it was approved and could not be applied, for now."""
+    return _again(_next(record, DecisionKind.NOT_APPLIED, now, message=why))
 
 
 def verified(record: ProposalRecord, found: Verification, message: str, now: datetime) -> Decision:
@@ -201,6 +202,11 @@ def undone(record: ProposalRecord, by: str, now: datetime) -> Decision:
     """The record that the deployment is as it was before."""
     decision = _next(record, DecisionKind.UNDONE, now, by=by, message=f"Undone by {by}.")
     return replace(decision, who="person")
+
+
+def _again(decision: Decision) -> Decision:
+    """A decision that may be made several times: the log leaves out an id that it has."""
+    return replace(decision, decision_id=f"{decision.decision_id}/{epoch_us(decision.decided_at)}")
 
 
 def _version(proposal: Proposal, before: Before, proposed_at: datetime) -> str:
@@ -300,7 +306,7 @@ def _after(record: ProposalRecord, link: Link, numbers: Mapping[str, Any]) -> Pr
                 decided_at=at,
             )
         case DecisionKind.CHANGE_BEGUN:
-            return replace(record, begun_at=at)
+            return replace(record, begun_at=at, not_applied=None)
         case DecisionKind.APPLIED:
             return replace(record, applied_at=at)
         case DecisionKind.NOT_APPLIED:
@@ -335,7 +341,10 @@ def measured_until(record: ProposalRecord) -> datetime | None:
     if record.applied_at is None:
         return None
     due = due_at(record.proposal, record.applied_at)
-    return due if record.undone_at is None else min(due, record.undone_at)
+    if record.undone_at is None:
+        return due
+    # A person's machine undoes it and a worker's applies it: clocks differ.
+    return max(record.applied_at, min(due, record.undone_at))
 
 
 def is_due(record: ProposalRecord, now: datetime) -> bool:

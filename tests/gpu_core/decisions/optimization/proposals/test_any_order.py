@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.model.decision_chain import Decision, Head, chained
 from gpu_core.decisions.optimization.proposals.changes import (
     ChangeRefused,
+    Done,
     Write,
     apply_step,
     undo_step,
@@ -26,6 +27,7 @@ from gpu_core.decisions.optimization.proposals.records import (
     begun,
     decided,
     is_new,
+    is_unfinished,
     not_applied,
     proposed,
     records_of,
@@ -48,10 +50,13 @@ class World:
     log: dict[str, Decision] = field(default_factory=dict)
     question: ProposalRecord | None = None
     days: int = 0
+    minutes: int = 0
+    written: Target | None = None
+    """The deployment as a flow has left it, until the variable changes again."""
 
     @property
     def now(self):
-        return NOW + timedelta(days=self.days)
+        return NOW + timedelta(days=self.days, minutes=self.minutes)
 
     @property
     def record(self):
@@ -85,17 +90,17 @@ class World:
                 )
             )
 
-    def apply(self, *, dies=False):
+    def apply(self, *, dies=False, others=()):
         record = self.record
         if record is None or not record.is_approved or record.applied_at is not None:
             return
-        step = apply_step(record, self.target, (record,), self.now)
+        step = apply_step(record, self.target, (record, *others), self.now)
         if isinstance(step, ChangeRefused):
             self.append(not_applied(record, step.why, self.now))
             return
         if isinstance(step, Write):
             self.append(begun(record, self.now))
-            self.target = step.target
+            self.target = self.written = step.target
         if not dies:
             self.append(applied(record, self.now))
 
@@ -107,12 +112,29 @@ class World:
         if isinstance(step, ChangeRefused):
             return
         if isinstance(step, Write):
-            self.target = step.target
+            self.target, self.written = step.target, None
             assert self.target.job_variables.get(VARIABLE) == record.before.values.get(VARIABLE)
         self.append(undone(record, "ada", self.now))
 
+    def apply_beside_another(self):
+        """The same while another change of the deployment is measured."""
+        proposal = replace(PROPOSAL, proposal_id="other-1")
+        before = Before.of(self.target, PROPOSAL)
+        other = ProposalRecord(proposal=proposal, before=before, proposed_at=NOW)
+        self.apply(others=(replace(other, applied_at=self.now),))
+
+    def verify(self):
+        """As each night: a change whose flow has died is recorded."""
+        record = self.record
+        if record is None or not is_unfinished(record):
+            return
+        if isinstance(apply_step(record, self.target, (record,), self.now), Done):
+            self.append(applied(record, self.now))
+
     def edit(self, **variables):
         self.target = self.target.with_variables(variables)
+        if VARIABLE in variables:
+            self.written = None
 
 
 EVENTS = {
@@ -121,6 +143,8 @@ EVENTS = {
     "approve": lambda world: world.answer(is_approved=True),
     "decline": lambda world: world.answer(is_approved=False),
     "apply": World.apply,
+    "apply beside another": World.apply_beside_another,
+    "verify": World.verify,
     "die": lambda world: world.apply(dies=True),
     "undo": World.undo,
     "a person changes another variable": lambda world: world.edit(team="y"),
@@ -137,8 +161,11 @@ def check(events):
     world = World()
     for name in events:
         before, known = world.target, world.record
+        world.minutes += 1
         EVENTS[name](world)
         after, record = world.target, world.record
+        if world.written is not None:
+            check_can_be_undone(world)
         if known is not None and known.state in (ProposalState.DECLINED, ProposalState.UNDONE):
             assert record.state is known.state, "a refusal and an undo are the end"
         if "person" in name or after == before:
@@ -148,8 +175,17 @@ def check(events):
         if name == "undo":
             assert before.job_variables[VARIABLE] == VALUE, "another person's value stays"
         else:
-            assert name in ("apply", "die")
+            assert name in ("apply", "die", "apply beside another")
             assert record.before.digest == before.digest, "the deployment was as it was"
+
+
+def check_can_be_undone(world):
+    """What a flow has changed can be undone, and is recorded where nothing else has changed."""
+    assert isinstance(undo_step(world.record, world.target), Write)
+    later = replace(world, log=dict(world.log))
+    later.verify()
+    if world.target == world.written and world.record.not_applied is None:
+        assert later.record.applied_at is not None
 
 
 LONG = ("propose", "ask", "approve")

@@ -31,6 +31,7 @@ from gpu_core.decisions.optimization.proposals.records import (
     declined_lately,
     is_due,
     is_new,
+    measured_until,
     not_applied,
     proposed,
     records_of,
@@ -209,6 +210,19 @@ def test_a_change_whose_flow_died_before_its_record_can_be_undone():
     assert undo_step(died, changed(TARGET, PROPOSAL)) == Write(target=TARGET)
     undone_then = record(APPROVED, begun(RECORD, NOW), undone(RECORD, "ada", NOW))
     assert isinstance(step_of(undone_then, TARGET), ChangeRefused)
+
+
+def test_a_later_refusal_is_the_reason_that_the_page_shows():
+    measured = not_applied(RECORD, "another is measured", NOW)
+    modified = not_applied(RECORD, "modified", NOW + timedelta(days=14))
+    known = record(APPROVED, measured, begun(RECORD, NOW + timedelta(days=13)), modified)
+    assert (known.state, known.not_applied) == (ProposalState.NOT_APPLIED, "modified")
+    assert len({measured.decision_id, modified.decision_id}) == 2
+
+
+def test_a_change_undone_by_a_clock_that_is_behind_is_measured_for_no_time():
+    earlier = undone(RECORD, "ada", NOW - timedelta(minutes=5))
+    assert measured_until(record(*APPLIED, earlier)) == NOW
 
 
 OTHER = replace(TARGET, work_queue="high")
