@@ -132,4 +132,4 @@ def test_a_run_that_holds_the_gpu_without_work_is_warned_and_stopped(new_pool, t
         "Stopped because the run was idle: Finished, but holding its GPUs for "
     )
     assert attempt.checkpoint
-    assert any("It saves and stops at" in line for line in pool.logs(run))
+    assert any("The run saves a checkpoint and stops at" in line for line in pool.logs(run))
