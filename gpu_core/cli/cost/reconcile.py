@@ -59,7 +59,8 @@ def run_reconcile(
         reconciled = reconcile(lines, problems, found, now)
         runs = () if window is None else _reconciled_runs(ledger, reconciled, found, window, now)
         if window is not None and not dry_run:
-            machines = [machine.instance for machine in reconciled.machines]
+            # A bill may come in several files: one says nothing of the machines of another.
+            machines = [each.instance for each in reconciled.machines if each.is_billed]
             parts = [part for run in runs for part in run.parts]
             around = _bills_around(ledger, machines, window, now)
             ledger.note_bills(machines, window, [*parts, *around], now)

@@ -238,3 +238,19 @@ def test_the_same_bill_again_changes_nothing_and_a_corrected_one_replaces_it(
     head = capsys.readouterr().out
     assert "Reconciled" in head
     assert "$10.00" in head
+
+
+def test_a_bill_in_several_files_marks_the_runs_of_each(
+    with_runs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A provider cuts a large export into files, which are read in turn."""
+    machine = make_interval("i-x", node="n", instance_id="i-2", since=at(0), until=at(1))
+    with Ledger.open(f"sqlite:///{with_runs}") as ledger:
+        ledger.write_capacity(CapacityChanges((), (machine,)), [], at(0))
+        attempt = made("other", end=1.0, node="n")
+        ledger.import_records([(make_run("other", final_state="Completed"), [attempt])])
+    for instance, want in (("i-1", 5_000_000), ("i-2", 7_000_000), ("i-1", 7_000_000)):
+        bill = written(tmp_path / f"{instance}.csv", [line(ResourceId=instance)])
+        assert main(["cost", "reconcile", str(bill), "--ledger", with_runs]) == 0
+        capsys.readouterr()
+        assert read(with_runs, capsys)["total"]["reconciled_micro_usd"] == want
