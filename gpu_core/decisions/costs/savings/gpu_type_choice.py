@@ -215,9 +215,9 @@ def _held(attempts: Iterable[PaidAttempt]) -> dict[str | None, dict[Tariff, int]
 def _hourly(
     held: Mapping[str | None, Mapping[Tariff, int]], scale: Scale
 ) -> Iterator[tuple[str, Fraction]]:
-    """The mean cost of an hour of a GPU of each type, where all of it has a price."""
+    """The mean cost of an hour of a GPU of each type, by what of it has a price."""
     for gpu_type, of_type in held.items():
-        usage = scale.usage(of_type.items())
-        is_known = usage.gpu_us and usage.exact_micro_usd and not usage.is_unpriced
-        if gpu_type is not None and is_known:
+        priced = ((tariff, us) for tariff, us in of_type.items() if not tariff.unit.is_unpriced)
+        usage = scale.usage(priced)
+        if gpu_type is not None and usage.gpu_us and usage.exact_micro_usd:
             yield gpu_type, usage.exact_micro_usd * US_PER_HOUR / Fraction(usage.gpu_us)

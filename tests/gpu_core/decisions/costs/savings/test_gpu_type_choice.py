@@ -44,6 +44,21 @@ def test_runs_on_both_types_are_compared_by_their_median() -> None:
     assert (found.is_measured, found.micro_usd, found.pays_below) == (True, 8_000_000, 4.0)
 
 
+@pytest.mark.parametrize("unpriced", ["a100-80gb", "a10g"])
+def test_a_run_without_a_price_hides_no_comparison_of_others(unpriced: str) -> None:
+    """A run before the policy had a price says nothing of what an hour of the type costs."""
+    attempt = make_attempt(
+        "no-price",
+        gpu_type=unpriced,
+        price_micro_usd_per_gpu_hour=None,
+        released_at=at(1),
+        end_reason=EndReason.COMPLETED,
+    )
+    records = [*runs("a100-80gb", 1, 4), *runs("a10g", 2, 3), (make_run("no-price"), (attempt,))]
+    (found,) = cheaper_types(paid_attempts(records), DAY)
+    assert (found.cheaper, found.micro_usd, found.pays_below) == ("a10g", 8_000_000, 4.0)
+
+
 @pytest.mark.parametrize(
     "records",
     [
