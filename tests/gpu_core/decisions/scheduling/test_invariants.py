@@ -236,12 +236,15 @@ def test_what_has_just_started_is_not_preempted_for_what_waited(seed):
     """The order that starts a run and the order that preempts it are one.
 
     With quotas a run that has to borrow waits behind runs within nominal quota, and may preempt
-    those of its own team later.
+    those of its own team later. While victims end their preemptor comes first, and the others may
+    find another order: see DESIGN.md, Limits.
     """
     pool = scenario(seed, quotas=None)
     first = planned(pool)
     started = {c.workload_id for c in admits(first)}
     after = applied(pool, first, NOW)
+    if any(a.is_draining for a in after.snapshot.allocations):
+        return
     allocations = tuple(
         replace(
             a,
