@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from gpu_core.adapters.nvml import DiscoveredGpu, discover_gpus, select_visible
+from tests.support.light_worker import LIGHT_WORKER
 from tests.support.nvml_driver import driver_environment
 
 A100_BYTES = 85_899_345_920
@@ -177,7 +178,7 @@ def test_a_gpu_that_another_process_computes_on_is_left_out_until_the_end(discov
     """A notebook, say. What a run of ours holds stays, also with other users' processes there."""
     done = discover(
         *(f"gpu GPU-{letter * 4} {A100_BYTES} 0 NVIDIA A100-SXM4-80GB" for letter in "abc"),
-        program=OCCUPIED,
+        program=LIGHT_WORKER + OCCUPIED,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [[], ["GPU-aaaa"], []]
@@ -279,7 +280,7 @@ def test_what_nvml_does_not_say_is_not_taken_for_free(discover):
     """All cases in one process: to start one takes seconds."""
     done = discover(
         *(f"gpu GPU-{letter * 4} {A100_BYTES} 0 NVIDIA A100-SXM4-80GB" for letter in "abc"),
-        program=LOOK,
+        program=LIGHT_WORKER + LOOK,
         LOOKS=json.dumps({name: case["looks"] for name, case in SILENT.items()}),
     )
     assert done.returncode == 0, done.stderr

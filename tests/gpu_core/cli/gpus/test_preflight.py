@@ -15,6 +15,7 @@ from gpu_core.cli.main import main
 from gpu_core.decisions.model.gpu_health import HealthVerdict
 from gpu_core.decisions.telemetry.health import HealthFinding
 from gpu_core.worker.process.gpus.held import HeldGpus
+from tests.support.light_worker import LIGHT_WORKER
 from tests.support.nvml_driver import build_driver, driver_environment, gpu_lines
 
 # The library is loaded once for a whole process, so that each case gets a process of its own: the
@@ -65,7 +66,7 @@ def process(tmp_path_factory):
     folder = tmp_path_factory.mktemp("driver")
     environment = driver_environment(build_driver(folder), folder / "no-machine.txt")
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", LIGHT_WORKER + PROGRAM],
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+from tests.support.light_worker import LIGHT_WORKER
+
 _LOGGING = """
 import logging, warnings
 from prefect.logging.configuration import setup_logging
@@ -38,7 +40,7 @@ def test_each_line_is_one_object_with_its_fields_and_without_secrets(tmp_path):
         "PREFECT_LOGGING_TO_API_ENABLED": "false",
     }
     done = subprocess.run(
-        [sys.executable, "-c", _LOGGING],
+        [sys.executable, "-c", LIGHT_WORKER + _LOGGING],
         env=environment,
         capture_output=True,
         text=True,

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 from gpu_core.worker.process.leadership.file_lock import FileLock
+from tests.support.light_worker import LIGHT_WORKER
 
-HOLDER = """
-import sys, time
+HOLDER = f"""{LIGHT_WORKER}
+import time
 from pathlib import Path
 from gpu_core.worker.process.leadership.file_lock import FileLock
 print(FileLock(Path(sys.argv[1])).acquire(), flush=True)
