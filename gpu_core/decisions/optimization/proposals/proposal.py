@@ -101,11 +101,23 @@ class Proposal:
         return {change.variable: change.proposed for change in self.changes}
 
 
+_ESTIMATED = frozenset({ProposalKind.CHECKPOINT_INTERVAL})
+"""Kinds whose value is estimated anew each night: some seconds more are no other change."""
+
+
+def change_key(
+    kind: ProposalKind, deployment: str, pool: str, variables: Mapping[str, JobValue]
+) -> list[object]:
+    """The parts of a change that make it another one. Equal for the same change, as JSON."""
+    changed = sorted(variables) if kind in _ESTIMATED else sorted(variables.items())
+    return [kind.value, deployment, pool, changed]
+
+
 def proposal_id(
     kind: ProposalKind, deployment: str, pool: str, variables: Mapping[str, JobValue], last: date
 ) -> str:
     """The id of this proposal. The same change to the same deployment has one id a month."""
-    content = [kind.value, deployment, pool, sorted(variables.items()), f"{last:%Y-%m}"]
+    content = [*change_key(kind, deployment, pool, variables), f"{last:%Y-%m}"]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return f"{kind.value}-{digest[:8]}"
 

@@ -10,7 +10,12 @@ from typing import Any
 from gpu_core.decisions.model.decision_chain import Decision, DecisionKind, Link
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import epoch_us
-from gpu_core.decisions.optimization.proposals.proposal import Proposal, from_document, to_document
+from gpu_core.decisions.optimization.proposals.proposal import (
+    Proposal,
+    change_key,
+    from_document,
+    to_document,
+)
 from gpu_core.decisions.optimization.proposals.target import Before
 from gpu_core.decisions.optimization.proposals.verification import (
     SavingVerdict,
@@ -128,9 +133,11 @@ def declined_lately(
 
 
 def _is_same_change(one: Proposal, other: Proposal) -> bool:
-    return (one.kind, one.deployment, one.pool, one.job_variables) == (
-        *(other.kind, other.deployment, other.pool, other.job_variables),
-    )
+    keys = [
+        change_key(each.kind, each.deployment, each.pool, each.job_variables)
+        for each in (one, other)
+    ]
+    return keys[0] == keys[1]
 
 
 def is_unfinished(record: ProposalRecord) -> bool:

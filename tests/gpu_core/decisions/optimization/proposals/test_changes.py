@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,12 @@ from gpu_core.decisions.optimization.proposals.changes import (
     undo_step,
 )
 from gpu_core.decisions.optimization.proposals.kinds import ProposalKind
-from gpu_core.decisions.optimization.proposals.proposal import Change, from_document, to_document
+from gpu_core.decisions.optimization.proposals.proposal import (
+    Change,
+    from_document,
+    proposal_id,
+    to_document,
+)
 from gpu_core.decisions.optimization.proposals.records import (
     DECLINED_FOR,
     WRITER,
@@ -294,6 +299,23 @@ DEARER = replace(
 def test_a_declined_change_stays_declined_for_a_quarter(answer, found, is_kept):
     other = replace(DECLINED, decided_at=NOW - timedelta(days=200))
     assert (declined_lately(found, [other, answer], NOW) is answer) is is_kept
+
+
+def with_interval(proposed, last=date(2026, 11, 1)):
+    """A change of the checkpoint interval, which is estimated anew each night."""
+    change = replace(PROPOSAL.changes[0], variable="checkpoint_interval", proposed=proposed)
+    kind, variables = ProposalKind.CHECKPOINT_INTERVAL, {"checkpoint_interval": proposed}
+    name = proposal_id(kind, PROPOSAL.deployment, PROPOSAL.pool, variables, last)
+    return replace(PROPOSAL, proposal_id=name, kind=kind, changes=(change,), last_day=last)
+
+
+def test_an_interval_of_some_seconds_more_is_the_same_change():
+    first, same_month = with_interval(412), with_interval(415)
+    later = with_interval(430, date(2026, 12, 2))
+    answer = replace(DECLINED, proposal=first)
+    assert same_month.proposal_id == first.proposal_id != later.proposal_id
+    assert declined_lately(same_month, [answer], NOW) is answer
+    assert declined_lately(later, [answer], NOW) is answer
 
 
 def test_the_page_says_who_declined_what_and_until_when():
