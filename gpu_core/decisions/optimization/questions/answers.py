@@ -11,6 +11,7 @@ from gpu_core.decisions.costs.anomalies.decomposition.parts import (
     parts_in,
     with_idle_apart,
 )
+from gpu_core.decisions.costs.capacity.idle import parts_by_node
 from gpu_core.decisions.costs.reports.cost_report import COLUMNS_OF_RUNS
 from gpu_core.decisions.costs.usage.usage import US_PER_HOUR, Exact, apportioned, round_half_up
 from gpu_core.decisions.costs.usage.usage_cost import (
@@ -70,6 +71,8 @@ class _Item:
     amount: Exact | float
     weight: Exact | float = 1
     day: date | None = None
+    node: str | None = None
+    """The node that it is about; None: the attempt's first one."""
 
 
 def answer(
@@ -147,6 +150,8 @@ def _key(by: str | None, item: _Item) -> str | None:
         return None if item.day is None else item.day.isoformat()
     if by == "run":
         return item.run.flow_run_id
+    if by == "node" and item.node is not None:
+        return item.node
     if by == "deployment":
         return item.run.deployment or item.run.flow_name
     is_of_run = by in COLUMNS_OF_RUNS or by == "queue"
@@ -195,7 +200,9 @@ def _usage(
                     Measure.GPU_HOURS: Fraction(usage.gpu_us) / US_PER_HOUR,
                     Measure.UNPRICED: Fraction(usage.unpriced_gpu_us) / US_PER_HOUR,
                 }[question.measure]
-                yield _Item(cost.run, attempt, amount, day=day)
+                # A gang pays on each of its nodes for the GPUs that it holds there.
+                for node, part_of_it in parts_by_node(attempt.held, attempt.node).items():
+                    yield _Item(cost.run, attempt, amount * part_of_it, day=day, node=node)
 
 
 def _borrowed(

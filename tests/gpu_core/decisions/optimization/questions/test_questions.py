@@ -8,6 +8,7 @@ import pytest
 
 from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
+from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.optimization.questions.answers import Answer, answer
@@ -143,6 +144,22 @@ def test_a_question_is_answered_from_the_rows(text: str) -> None:
     found = [(named.get(str(key), key), amount) for key, amount in rows(text)]
     assert [key for key, _ in found] == [key for key, _ in WANT[text]]
     assert [amount for _, amount in found] == pytest.approx([want for _, want in WANT[text]])
+
+
+def test_each_node_of_a_gang_has_its_part_of_the_cost() -> None:
+    """Three GPUs on one node and one on another, for two hours at 1 USD: not 8 USD on the first."""
+    shares = (
+        NodeShare(node="node-1", gpu_ids=("GPU-0", "GPU-1", "GPU-2")),
+        NodeShare(node="node-2", gpu_ids=("GPU-3",)),
+    )
+    gpu_ids = tuple(gpu_id for share in shares for gpu_id in share.gpu_ids)
+    gang = ended("gang", 0, 2, EndReason.COMPLETED, shares=shares, gpu_ids=gpu_ids)
+    asked = parse_question(f"most expensive nodes {DAY}", NOW)
+    found = answer(asked, [(make_run("gang"), [gang])], NOW)
+    assert [(row.key, row.amount) for row in found.rows] == [
+        ("node-1", 6_000_000),
+        ("node-2", 2_000_000),
+    ]
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.text)
