@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from gpu_core.cli.shared.terminal import wrapped
 from gpu_core.decisions.checks.files.findings import FileFinding, FileReport
@@ -29,8 +30,9 @@ def as_json(reports: Sequence[FileReport]) -> str:
 
 
 def _lines(report: FileReport) -> Iterator[str]:
+    contents = "" if Path(report.file).name == report.contents else f": {report.contents}"
     verdict = "" if report.findings else ": no issues found"
-    yield wrapped(f"{report.file}: {report.contents}{verdict}", "  ")
+    yield wrapped(f"{report.file}{contents}{verdict}", "  ")
     for finding in report.findings:
         yield wrapped(f"  {_finding(finding)}", "    ")
     for what in report.unchecked:

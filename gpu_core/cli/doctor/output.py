@@ -64,4 +64,4 @@ def _lines(finding: Finding, with_details: bool) -> Iterator[str]:
 def _total(findings: Sequence[Finding]) -> str:
     found = Counter(finding.status for finding in findings)
     parts = [f"{found[status]} {status.value}" for status in Status]
-    return f"{count(len(findings), 'finding')}: {', '.join(parts)}"
+    return wrapped(f"{count(len(findings), 'finding')}: {', '.join(parts)}", "  ")

@@ -1,4 +1,4 @@
-"""Where lines break: between words, and never between a number and its unit."""
+"""Where lines break: between words, and neither in a number with its unit nor in a command."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -12,6 +12,7 @@ _WORD = r"[^\W\d_]{1,12}"
 _NUMBER = r"(?<![\w$.,:])\d(?:[\d,.:–-]{0,30}\d)?"
 _JOINED = "|".join(
     (
+        r"`(?=\S)[^`\n]{1,30}`",  # a short command, so that it can be copied
         rf"{_NUMBER}[ ](?=[°×µ]|{_WORD}(?:-{_WORD})?(?![\w-]))",  # 3 GPUs, 10:00:00 UTC
         r"[×≥≤][ ](?=\S)",  # 8 × a100-80gb
         r"(?<!\w)\d+[dhm][ ](?=\d+[hms]\b)",  # 10m 00s

@@ -14,6 +14,7 @@ from gpu_core.cli.shared.folding import fold, fold_list, isolated, phrases
 from gpu_core.cli.shared.terminal import console
 
 _INDENT = "    "
+_INDENT_OF_NAME = "  "
 
 
 def simple_table(title: str, caption: str | None = None) -> Table:
@@ -50,7 +51,7 @@ def paragraph(headings: Sequence[str], cells: Sequence[str], columns: int | None
         columns: The width of a line; None: of any length.
     """
     if cells[0]:
-        yield from fold(cells[0], columns, splits_words=True)
+        yield from fold(cells[0], columns, _INDENT_OF_NAME, splits_words=True)
     others = zip(headings[1:], cells[1:], strict=True)
     facts = [f"{heading} {cell}".strip() for heading, cell in others if cell]
     if facts:

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 # What CommonMark and its tables give a meaning to, in the middle of a line.
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&])")
 
+# A command or a setting in a sentence of the product.
+_CODE_OR_SPECIAL = re.compile(rf"(?P<code>`[\w.:()=/ -]{{1,60}}`)|{_SPECIAL.pattern}")
+
 # Prefect's UI shows the text of a link as it is written, with only `|` unescaped. A name with one
 # of these is not the text of a link. An underscore within a word has no meaning in Markdown.
 _NOT_IN_LINKS = re.compile(r"[\\`*\[\]<>~]|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])|https?:|www\.")
@@ -19,6 +22,12 @@ _END_OF_CELL = 12
 def escaped(text: str) -> str:
     """The text as one line that Markdown shows as it is."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def sentence(text: str) -> str:
+    """A sentence of the product: what it has in backquotes is shown as code, all else as it is."""
+    line = " ".join(text.split())
+    return _CODE_OR_SPECIAL.sub(lambda found: found["code"] or f"\\{found.group()}", line)
 
 
 def cell(text: str) -> str:

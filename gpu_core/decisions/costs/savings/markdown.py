@@ -2,7 +2,7 @@
 
 from gpu_core.decisions.costs.savings.month_savings import MonthSavings
 from gpu_core.decisions.costs.savings.tables import savings_notes, savings_tables
-from gpu_core.decisions.model.markdown import cell, escaped, table
+from gpu_core.decisions.model.markdown import cell, escaped, sentence, table
 
 
 def savings_section(found: MonthSavings | None) -> list[str]:
@@ -17,5 +17,5 @@ def savings_section(found: MonthSavings | None) -> list[str]:
     for each in savings_tables(found):
         rows = [tuple(map(cell, row)) for row in each.rows]
         parts.append(f"### {each.title}\n\n{table(tuple(map(escaped, each.head)), rows)}")
-    notes = [f"- {escaped(note)}." for note in savings_notes(found)]
+    notes = [f"- {sentence(note)}." for note in savings_notes(found)]
     return [*parts, *(["\n".join(notes)] if notes else [])]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gpu_core.decisions.model.markdown import cell, escaped, table
+from gpu_core.decisions.model.markdown import cell, escaped, sentence, table
 from gpu_core.decisions.model.units import format_duration, format_usd
 from gpu_core.decisions.optimization.proposals.analysis import Analysis
 from gpu_core.decisions.optimization.proposals.proposal import Change, Proposal, Saving
@@ -93,7 +93,7 @@ def _headline(found: Optimization) -> str:
 
 
 def _section(proposal: Proposal) -> str:
-    lines = [f"- {escaped(line)}" for line in report_lines(proposal)]
+    lines = [f"- {sentence(line)}" for line in report_lines(proposal)]
     title = f"## {proposal.proposal_id}: {escaped(proposal.deployment)}"
     return "\n".join([title, "", *lines])
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpu_core.decisions.model.markdown import cell, escaped, table
+from gpu_core.decisions.model.markdown import cell, escaped, sentence, table
 from gpu_core.decisions.optimization.proposals.markdown import (
     change_text,
     percent_range,
@@ -122,7 +122,7 @@ def _failed(record: ProposalRecord) -> str | None:
 
 def question(proposal: Proposal) -> str:
     """The question to a person in Prefect's UI, as Markdown."""
-    lines = "\n".join(f"- {escaped(line)}" for line in proposal_lines(proposal))
+    lines = "\n".join(f"- {sentence(line)}" for line in proposal_lines(proposal))
     return (
         f"Apply {proposal.proposal_id} to {escaped(proposal.deployment)}?\n\n{lines}\n\n"
         "Type `approve` or `decline`, and your name."

@@ -60,7 +60,9 @@ def hook(**labels: str) -> str:
         pytest.param(
             "p.yaml", MANIFEST, "p.yaml: 1 Kubernetes object: no issues found", id="a manifest"
         ),
-        pytest.param("prefect.yaml", PROJECT, "prefect.yaml: no issues found", id="a prefect.yaml"),
+        pytest.param(
+            "prefect.yaml", PROJECT, "/prefect.yaml: no issues found", id="a prefect.yaml"
+        ),
         pytest.param("p.json", hook(), "1 Kubernetes object: no issues found", id="a chart's hook"),
         pytest.param(
             "p.json",

@@ -19,6 +19,7 @@ UNITS = [
     "4,096 MiB",
     "≥ 2026-01-19",
     "1 run",
+    "`prefect-gpu release RUN`",
 ]
 TEXTS = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=200)
 
@@ -38,6 +39,8 @@ def test_a_number_keeps_its_unit(unit: str) -> None:
         pytest.param("by $3.00 so far", ["by", " $3.00", " so", " far"], id="money has its unit"),
         pytest.param("on 2026-11-24, UTC", ["on", " 2026-11-24,", " UTC"], id="a comma"),
         pytest.param("0 of 5 starts", ["0 of", " 5 starts"], id="two numbers"),
+        pytest.param("run `a b`, or c", ["run", " `a b`,", " or", " c"], id="a command"),
+        pytest.param("a ` and a ` b", ["a", " `", " and", " a", " `", " b"], id="no command"),
         pytest.param("", [], id="nothing"),
     ],
 )

@@ -73,7 +73,7 @@ def test_a_row_without_room_for_columns_is_a_paragraph(printed):
     assert lines[0] == "Runs that held GPUs in the night"
     assert lines[1:] == [
         "train-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
-        "xxxxxx",
+        "  xxxxxx",
         "    Why waits for 12 GPUs,",
         "    80% interval 38% to 61%",
         "b",

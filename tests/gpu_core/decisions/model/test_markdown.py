@@ -1,6 +1,8 @@
 """Names in Markdown: what people read is the name, whatever characters it has."""
 
 import re
+from itertools import groupby
+from operator import itemgetter
 
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from gpu_core.decisions.model.markdown import cell, flow_run_cell, flow_run_link, table
+from gpu_core.decisions.model.markdown import cell, flow_run_cell, flow_run_link, sentence, table
 
 RUN = "d5f5dbc9-f2f5-4bce-bed8-db294f41e7a5"
 PAGE = f"/runs/flow-run/{RUN}"
@@ -47,6 +49,29 @@ def wanted(name: str) -> str:
 @given(name=NAMES)
 def test_a_cell_is_the_text(name: str) -> None:
     assert shown(tokens(cell(name))).strip() == wanted(name)
+
+
+@given(name=NAMES.filter(lambda name: "`" not in name))
+def test_a_sentence_without_code_is_the_text(name: str) -> None:
+    assert shown(tokens(sentence(name))).strip() == " ".join(name.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param(
+            "set `scale.max_gpus` in <policy>",
+            [("text", "set "), ("code_inline", "scale.max_gpus"), ("text", " in <policy>")],
+            id="a setting",
+        ),
+        pytest.param("one ` is no code", [("text", "one ` is no code")], id="one backquote"),
+        pytest.param("`<b>`", [("text", "`<b>`")], id="markup in backquotes is no setting"),
+    ],
+)
+def test_backquotes_in_a_sentence_are_code(text: str, want: list[tuple[str, str]]) -> None:
+    parts = [(part.type.replace("_special", ""), part.content) for part in tokens(sentence(text))]
+    joined = [(kind, "".join(c for _, c in group)) for kind, group in groupby(parts, itemgetter(0))]
+    assert joined == want
 
 
 @given(name=NAMES)

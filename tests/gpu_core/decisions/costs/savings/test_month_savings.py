@@ -213,8 +213,7 @@ def test_the_section_of_the_nightly_report_is_markdown_with_the_same_numbers() -
     assert "| saved by spot | -$110.00 |" in page
     assert "| elasticity | -$512.00 |" in page
     assert (
-        "To compare with a cluster of the maximum size, set \\`scale.max\\_gpus\\` in the policy."
-        in page
+        "To compare with a cluster of the maximum size, set `scale.max_gpus` in the policy." in page
     )
 
 
