@@ -145,8 +145,8 @@ bench-policies: dev ## Replay published traces (DATA=folder), and compare with t
 	$(BIN)/python -m benchmarks.victims --out bench-results/victims.json
 	$(BIN)/python -m benchmarks.evictions --data $(DATA) --out bench-results/evictions.json
 	$(BIN)/python -m benchmarks.forecast --data $(DATA) --json > bench-results/forecast.json
-	PREFECT_GPU_EXAMPLES=10000 $(BIN)/python -m pytest -q tests/gpu_core/decisions/scheduling/test_invariants.py
-	PREFECT_GPU_EXAMPLES=20000 $(BIN)/python -m pytest -q tests/gpu_core/decisions/scheduling/eviction/test_victims_against_oracle.py
+	PREFECT_GPU_EXAMPLES=10000 $(PYTEST) -q tests/gpu_core/decisions/scheduling/test_invariants.py
+	PREFECT_GPU_EXAMPLES=20000 $(PYTEST) -q tests/gpu_core/decisions/scheduling/eviction/test_victims_against_oracle.py
 	$(BIN)/python -m benchmarks.scheduling --data $(DATA) --out bench-results/scheduling.json
 	$(BIN)/python -m benchmarks.check_ranges bench-results/scheduling.json
 
@@ -171,7 +171,7 @@ bench-sweeps: dev ## Park the runs of generated sweeps by dollars: what is saved
 	$(BIN)/python -m benchmarks.sweeps $(ARGS)
 
 bench-cost: dev ## Add up 10,000 random timelines, and report a month of 100,000 attempts, in SQLite or with ARGS="--ledger postgresql+psycopg://…" in an empty database
-	PREFECT_GPU_EXAMPLES=10000 $(BIN)/python -m pytest -q tests/gpu_core/decisions/costs/test_conservation.py
+	PREFECT_GPU_EXAMPLES=10000 $(PYTEST) -q tests/gpu_core/decisions/costs/test_conservation.py
 	$(BIN)/python -m benchmarks.cost_report --out bench-results/cost_report.json $(ARGS)
 	$(BIN)/python -m benchmarks.cycle_records --out bench-results/cycle_records.json
 
