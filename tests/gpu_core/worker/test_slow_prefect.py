@@ -15,7 +15,7 @@ from gpu_core.testing.builders.workloads import make_node
 from tests.support.pool import FakePrefect, OnePool, run_id
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def no_server():
     """What is logged for a run's page would start one."""
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):

@@ -2,7 +2,6 @@
 
 import json
 from datetime import date
-from pathlib import Path
 
 import pytest
 
@@ -11,10 +10,10 @@ from gpu_core.cli.main import main
 from gpu_core.decisions.costs.reports.demo_history import generated_history
 
 
-@pytest.fixture
-def asked(tmp_path: Path) -> list[str]:
-    """The ledger of two generated months, as options."""
-    file = tmp_path / "ledger.db"
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The ledger of two generated months, as options. The commands only read it."""
+    file = tmp_path_factory.mktemp("months") / "ledger.db"
     with Ledger.open(f"sqlite:///{file}") as ledger:
         ledger.import_records(generated_history(56, date(2026, 11, 24)))
     return ["--ledger", str(file), "--day", "2026-11-25"]

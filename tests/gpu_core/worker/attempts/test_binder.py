@@ -19,7 +19,7 @@ ELSEWHERE = Placement(
 )
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def no_server():
     """What is logged for a run's page would start one."""
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):

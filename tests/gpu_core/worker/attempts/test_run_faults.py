@@ -34,7 +34,7 @@ GOOD, BAD, LATER = run_id(1), run_id(2), run_id(3)
 POLICY = parse_policy({"version": 1, "prices": {"a10g": {"on-demand": 1}}})
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def no_server():
     """What is logged for a run's page would start one."""
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):

@@ -21,7 +21,7 @@ from gpu_core.worker.watch.budgets import BudgetWatch
 USD = 1_000_000
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _logs_stay_here():
     """A warning of a run's budget goes to the run's log, and there is no server that keeps it."""
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):

@@ -1,6 +1,7 @@
 """The day's report says what it cost, what was lost, what is unknown, and what is made up."""
 
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,7 @@ def small_day() -> DayReport:
     return report_day(DAY, daily_costs(usage, window_to_read(DAY), now), now)
 
 
+@cache
 def generated_day(day: date = DAY, now: datetime | None = None) -> DayReport:
     """A generated day after a generated month."""
     now = now or datetime(2026, 4, 1, tzinfo=UTC)
