@@ -58,7 +58,7 @@ class MLflowTracking(Block):
     @model_validator(mode="after")
     def _one_way_to_log_in(self) -> "MLflowTracking":
         if (self.username is None) != (self.password is None):
-            raise ValueError("username and password belong together; give both or neither")
+            raise ValueError("username and password belong together. Give both or neither")
         if self.token is not None and self.username is not None:
             raise ValueError("give a token, or a username and a password, not both")
         return self

@@ -11,6 +11,7 @@ from gpu_core.adapters.checkpoints.store import AlreadyCommitted
 from gpu_core.decisions.checkpoints.manifest import Manifest
 from gpu_core.decisions.checkpoints.payload import Payload
 from gpu_core.decisions.checkpoints.save_interval import SaveTime
+from gpu_core.decisions.model.errors import sentences
 
 _log = logging.getLogger(__name__)
 
@@ -128,10 +129,11 @@ class Saver:
             raise
         except Exception as error:  # any error of the store: the training continues
             _log.warning(
-                "Failed to save checkpoint, keeping previous checkpoints; will retry on the "
-                "next save: %s: %s",
-                type(error).__name__,
-                error,
+                "Failed to save checkpoint: %s",
+                sentences(
+                    f"{type(error).__name__}: {error}",
+                    "the previous checkpoints are kept, and the next save retries",
+                ),
             )
             return Outcome(saved=None, took=None)
         persist_s = self._clock() - taken.began_s

@@ -19,6 +19,7 @@ from prefect.settings import get_current_settings
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.prefect.request_errors import why_failed
 from gpu_core.decisions.checks.prefect.api_address import check_api_address
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.decisions.requests.variables.compact_schema import compact_form
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.operations.cycle_failures import CycleFailures
@@ -249,8 +250,8 @@ class GpuWorker(RunSubmission):
             await scheduler.refresh_pool()
         except Exception as error:
             self._logger.debug(
-                "Failed to read the work pool; will retry on the next poll: %s",
-                error,
+                "Failed to read the work pool: %s",
+                sentences(str(error), "the worker retries with the next poll"),
                 exc_info=True,
             )
 
@@ -263,7 +264,7 @@ class GpuWorker(RunSubmission):
                     await scheduler.publish()
                 except Exception:
                     self._logger.exception(
-                        "Failed to publish pending reasons; will retry on the next cycle"
+                        "Failed to publish pending reasons. The worker retries in the next cycle."
                     )
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:

@@ -208,7 +208,7 @@ def refused_upgrades_change_nothing(story):
     policy = {**yaml.safe_load(release.values["policy"]), "priorities": {"critical": 7, "low": 1}}
     reported = (
         "PriorityClass prefect-gpu-critical has the value 1000000 and the policy says 7: "
-        "Kubernetes changes no values; delete it first "
+        "Kubernetes changes no values. Delete it first "
         "(kubectl delete priorityclass prefect-gpu-critical)"
     )
     with pytest.raises(HelmFailed, match=re.escape(reported)):

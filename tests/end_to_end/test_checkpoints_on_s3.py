@@ -117,7 +117,7 @@ def test_a_run_does_not_start_without_the_store_that_it_needs(new_pool, s3, tmp_
     assert not (tmp_path / "began-1").exists()
     assert "s3://no-such-bucket/team" in pool.message(run)
     assert "NoSuchBucket" in pool.message(run)
-    assert "; create the bucket or correct `checkpoint_uri`" in pool.message(run)
+    assert ". Create the bucket or correct `checkpoint_uri`" in pool.message(run)
 
 
 def logged(pool: Pool, run: str, text: str) -> bool:

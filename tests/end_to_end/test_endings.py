@@ -133,13 +133,13 @@ def test_what_fails_alike_each_time_is_tried_once_and_says_what_helps(pool, tmp_
             saving,
             {"checkpoint_uri": folder, **ENGINE},
             "Failed",
-            "; set `checkpoint_uri` to a",
+            ". Set `checkpoint_uri` to a",
         ),
         "keys": (
             saving,
             {"checkpoint_uri": bucket, "env": UNKNOWN_TO_AWS, **ENGINE},
             "Failed",
-            "Unable to locate credentials; set AWS_ACCESS_KEY_ID and",
+            "Unable to locate credentials. Set AWS_ACCESS_KEY_ID and",
         ),
     }
     runs = {}

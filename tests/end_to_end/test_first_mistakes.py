@@ -15,8 +15,8 @@ from tests.end_to_end.conftest import FLOWS
 
 # A run's job variables, and what its page must say: what was given, what is allowed, the remedy.
 ON_THE_PAGE = {
-    "a misspelled variable": ({"gpu_cuont": 2}, "gpu_cuont is not a known name; did you mean "
-                            "'gpu_count'?; allowed: "),
+    "a misspelled variable": ({"gpu_cuont": 2}, "gpu_cuont is not a known name. Did you mean "
+                            "'gpu_count'? Allowed: "),
     "a GPU type without its size": ({"gpu_type": "a100"}, "No a100 GPU is available in this pool. "
     "Available GPU types: a100-80gb. You can set `gpu_type` to 'a100-80gb' or 'auto', or "),
     "a misspelled GPU type": ({"gpu_type": "a100-80g"}, "You can set `gpu_type` to "
@@ -24,17 +24,17 @@ ON_THE_PAGE = {
     "16 of 8 GPUs": ({"gpu_count": 16}, ("16", "8")),
     "2 of 1 nodes": ({"nodes": 2}, ("2", "1")),
     "3 hours": ({"expected_duration": "3 hours"}, "expected_duration is not a duration (got '3 "
-                "hours'); did you mean '3h'?; allowed: whole seconds, or text such as "),
+                "hours'). Did you mean '3h'? Allowed: whole seconds, or text such as "),
     "a negative duration": ({"max_duration": "-5m"}, "max_duration is not a duration (got '-5m')"),
     "an absurd duration": ({"max_duration": "99999d"}, "max_duration is out of range (got "
-                           "'99999d'); allowed: 0 seconds to 3650 days"),
-    "a negative budget": ({"budget_usd": -5}, "budget_usd pays for nothing (got -5); allowed: "
+                           "'99999d'). Allowed: 0 seconds to 3650 days"),
+    "a negative budget": ({"budget_usd": -5}, "budget_usd pays for nothing (got -5). Allowed: "
                           "USD, over 0, such as 12.50"),
     "a deadline that is over": ({"deadline": "2020-01-01T00:00Z"}, "deadline must be later than "
-                                "the run's submission (got '2020-01-01T00:00:00+00:00'); "
-                                "allowed: "),
+                                "the run's submission (got '2020-01-01T00:00:00+00:00'). "
+                                "Allowed: "),
     "a misspelled priority": ({"gpu_priority": "hihg"}, "gpu_priority is not a queue of the policy "
-                            "(got 'hihg'); did you mean 'high'?; allowed: critical, high, low"),
+                            "(got 'hihg'). Did you mean 'high'? Allowed: critical, high, low"),
 }  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def test_each_mistake_is_on_its_runs_page_and_the_others_go_on(pool, journal):
 
 def test_a_number_in_words_is_refused_with_its_range():
     """By the worker, for a pool whose form was edited."""
-    with pytest.raises(InvalidInput, match=r"got 'two'.; allowed: a whole number from 0 to 64"):
+    with pytest.raises(InvalidInput, match=r"got 'two'.. Allowed: a whole number from 0 to 64"):
         parse_request({"gpu_count": "two"}, ())
 
 

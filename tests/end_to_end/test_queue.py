@@ -176,7 +176,7 @@ def test_a_paused_pool_and_a_broken_policy_are_said_and_nothing_is_lost(
     assert "PoolPaused: " in shown
     log = pool.worker_log()
     assert log.count(f"To resume it, run: {resume}") == 1
-    assert log.count("Failed to load policy file; using the last valid version") == 1
+    assert log.count("Failed to load policy file. Using the last valid version") == 1
 
     pool.policy_path.write_text(POLICY)
     pool.call("PATCH", f"/work_pools/{pool.name}", {"is_paused": False})

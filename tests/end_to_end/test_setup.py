@@ -262,7 +262,7 @@ def test_a_wrong_project_changes_nothing_and_says_all_that_is_wrong(prefect_on_p
     assert content(prefect_on_postgresql) == before
     assert done.returncode == 2
     for part in ("prefect.yaml:5: deployments[0] 'wrong' work_pool.work_queue_nam",
-                 "did you mean 'work_queue_name'", "did you mean 'train'",
+                 "Did you mean 'work_queue_name'", "Did you mean 'train'",
                  "'no-such-pool'"):  # fmt: skip
         assert part in done.stderr
 

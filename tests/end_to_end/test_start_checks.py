@@ -40,11 +40,11 @@ def test_each_mistake_is_said_in_one_go_and_changes_nothing(pool):
 
     assert {row: worker.returncode for row, worker in workers.items()} == dict.fromkeys(rows, 2)
     assert not any("Traceback" in text for text in said.values()), said
-    assert f"did you mean '{pool.name}'?" in said["a misspelled pool"]
+    assert f"Did you mean '{pool.name}'?" in said["a misspelled pool"]
     assert f"prefect-gpu setup --pool {pool.name}x --type gpu-process" in said["a misspelled pool"]
     names = {each["name"] for each in pool.call("POST", "/work_pools/filter", {})}
     assert f"{pool.name}x" not in names
-    assert "allowed: gpu-process" in said["another type"]
+    assert "Allowed: gpu-process" in said["another type"]
     with pytest.raises(InvalidInput) as of_setup:
         load_policy(broken)
     assert str(of_setup.value) in said["a broken policy"]
@@ -52,4 +52,4 @@ def test_each_mistake_is_said_in_one_go_and_changes_nothing(pool):
     assert "ledger url is not a database address" in said["a ledger"]
     assert PASSWORD not in said["a ledger"]
     assert "PREFECT_API_URL must start with http:// or https://" in said["an API without http"]
-    assert "did you mean 'http://localhost:4200/api'?" in said["an API without http"]
+    assert "Did you mean 'http://localhost:4200/api'?" in said["an API without http"]

@@ -42,7 +42,7 @@ def test_the_catalog_is_kept_and_its_changes_are_published(
     assert artifact is not None
     rows = json.loads(str(artifact.data))
     assert {"offering": str(make_key("p9.large")), "before": "not offered", "now": "$9.00"} in rows
-    assert "Failed to refresh: spot prices: refused; tried ec2:X; allow it" in caplog.text
+    assert "Failed to refresh: spot prices: refused. The call was ec2:X. Allow it." in caplog.text
 
 
 def test_nothing_found_fails_and_writes_nothing(

@@ -246,7 +246,7 @@ def test_the_budget_of_the_sweep_is_never_exceeded(trials: Trials) -> None:
             {"released_at": None, "drain_requested_at": None, "end_reason": None}, {},
             "nothing stops a trial at its budget", id="a policy that lets trials continue",
         ),
-        pytest.param({}, {"metric": "acuracy"}, "did you mean 'accuracy'", id="another metric"),
+        pytest.param({}, {"metric": "acuracy"}, "Did you mean 'accuracy'", id="another metric"),
         pytest.param({}, {"deployment": "train/nothing"}, "does not exist", id="no deployment"),
         pytest.param({}, {"deployment": "nothing"}, "does not exist", id="no name of one"),
         pytest.param({}, {"grid": {"skill": [2, 3, 4]}}, "has started", id="a trial left out"),

@@ -25,6 +25,7 @@ from gpu_core.adapters.aws.instance_types import instance_type_of
 from gpu_core.decisions.catalog.offerings import InstanceType, OfferingKey, TypeKey
 from gpu_core.decisions.catalog.refresh import CoveredPlaces, Observation
 from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.decisions.model.units import micro_usd
 
 PROVIDER = "aws"
@@ -66,7 +67,7 @@ class Failure:
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.part}: {self.problem}; tried {self.tried}; {self.remedy}"
+        return sentences(f"{self.part}: {self.problem}", f"the call was {self.tried}", self.remedy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

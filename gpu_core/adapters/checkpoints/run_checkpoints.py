@@ -62,8 +62,8 @@ class StaleAttempt(GpuSchedulingError):
     def __str__(self) -> str:
         return (
             f"attempt {self.attempt} of run {self.flow_run_id} was replaced by attempt "
-            f"{self.newest}, so its checkpoint was rejected; this process is outdated and "
-            "should be stopped"
+            f"{self.newest}, so its checkpoint was rejected. This process is outdated and "
+            "should be stopped."
         )
 
 
@@ -77,8 +77,8 @@ class MissingShards(GpuSchedulingError):
 
     def __str__(self) -> str:
         return (
-            f"{', '.join(self.missing)} did not arrive within {self.timeout_s:g} s; all "
-            "ranks must save at the same steps"
+            f"{', '.join(self.missing)} did not arrive within {self.timeout_s:g} s. All "
+            "ranks must save at the same steps."
         )
 
 
@@ -93,8 +93,8 @@ class RanksDiffer(GpuSchedulingError):
 
     def __str__(self) -> str:
         return (
-            f"{self.uri} was saved by {self.saved_by} ranks, and this run has {self.ranks}; resume "
-            f"with {self.saved_by} ranks, or gather the state on rank 0 before it is saved"
+            f"{self.uri} was saved by {self.saved_by} ranks, and this run has {self.ranks}. Resume "
+            f"with {self.saved_by} ranks, or gather the state on rank 0 before it is saved."
         )
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from gpu_core.adapters.files.atomic_file import make_folder, replace_file
 from gpu_core.decisions.checkpoints.payload import Payload
 from gpu_core.decisions.checkpoints.store_errors import permanent_remedy
-from gpu_core.decisions.model.errors import GpuSchedulingError, one_line
+from gpu_core.decisions.model.errors import GpuSchedulingError, one_line, sentences
 from gpu_core.decisions.model.units import format_bytes
 
 # botocore quotes the patterns that a bucket's name may match.
@@ -23,10 +23,10 @@ class StoreUnreachable(GpuSchedulingError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return (
-            f"the checkpoint store {self.uri} cannot be used: {self.reason}; ensure that "
-            "checkpoint_uri, the endpoint and the credentials are correct and that listing, "
-            "reading, writing and deleting are allowed"
+        return sentences(
+            f"the checkpoint store {self.uri} cannot be used: {self.reason}",
+            "ensure that checkpoint_uri, the endpoint and the credentials are correct and that "
+            "listing, reading, writing and deleting are allowed",
         )
 
 
@@ -43,7 +43,8 @@ class StoreMisconfigured(StoreUnreachable):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"the checkpoint store {self.uri} cannot be used: {self.reason}; {self.remedy}"
+        text = f"the checkpoint store {self.uri} cannot be used: {self.reason}"
+        return sentences(text, self.remedy)
 
 
 def store_error(uri: str, error: Exception) -> StoreUnreachable:
@@ -85,8 +86,8 @@ class NotEnoughSpace(GpuSchedulingError):
         return (
             f"the disk of the checkpoint store {self.uri} has "
             f"{format_bytes(self.free_bytes)} free and needs "
-            f"{format_bytes(self.needed_bytes)} {why}; delete checkpoints of finished runs "
-            "or set `checkpoint_uri` to a larger store"
+            f"{format_bytes(self.needed_bytes)} {why}. Delete checkpoints of finished runs "
+            "or set `checkpoint_uri` to a larger store."
         )
 
 
@@ -99,8 +100,8 @@ class AlreadyCommitted(GpuSchedulingError):
 
     def __str__(self) -> str:
         return (
-            f"{self.uri} was already committed by another process of this attempt; "
-            "let one process of a run save its checkpoints (rank 0)"
+            f"{self.uri} was already committed by another process of this attempt. "
+            "Let one process of a run save its checkpoints (rank 0)."
         )
 
 

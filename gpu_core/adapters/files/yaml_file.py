@@ -264,7 +264,7 @@ def _lines(root: yaml.Node | None, source: str) -> dict[str, int]:
                     InvalidInput(
                         f"{source}:{line}: {path}",
                         "comes twice",
-                        remedy=f"remove one; the first is in line {lines[path]}",
+                        remedy=f"remove one. The first is in line {lines[path]}",
                     )
                 )
                 continue

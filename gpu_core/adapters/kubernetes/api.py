@@ -15,6 +15,8 @@ import aiohttp
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import ApiClient
 
+from gpu_core.decisions.model.errors import sentences
+
 Json = dict[str, Any]
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -90,8 +92,11 @@ class KubernetesApi:
             raise KubernetesError(
                 0,
                 "NoCluster",
-                f"no Kubernetes cluster configuration found: {error}. Run the worker inside "
-                "the cluster, set KUBECONFIG or configure a cluster block for the pool.",
+                sentences(
+                    f"no Kubernetes cluster configuration found: {error}",
+                    "run the worker inside the cluster, set KUBECONFIG or configure a cluster "
+                    "block for the pool",
+                ),
             ) from error
 
     async def close(self) -> None:

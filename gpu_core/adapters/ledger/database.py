@@ -21,6 +21,7 @@ from gpu_core.decisions.checks.prefect.pool_claim import Installation
 from gpu_core.decisions.model.decision_chain import (
     Decision,
 )
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.decisions.model.redaction import redact, secrets_in
 from gpu_core.decisions.model.units import require_aware
 
@@ -117,8 +118,10 @@ class LedgerDatabase:
 def _as_ledger_error(context: sa.engine.ExceptionContext) -> None:
     cause = " ".join(str(context.original_exception).split())
     raise LedgerError(
-        f"failed to read the ledger: {redact(cause)}; restart its database or, if it is "
-        "damaged, restore a backup"
+        sentences(
+            f"failed to read the ledger: {redact(cause)}",
+            "restart its database or, if it is damaged, restore a backup",
+        )
     ) from context.original_exception
 
 

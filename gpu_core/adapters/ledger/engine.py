@@ -116,7 +116,7 @@ def _postgresql_engine(url: URL) -> sa.Engine:
             _FIELD,
             "needs the PostgreSQL driver",
             got=url.render_as_string(hide_password=True),
-            remedy="pip install 'prefect-gpu[postgresql]'",
+            remedy="run `pip install 'prefect-gpu[postgresql]'`",
         ) from None
 
 

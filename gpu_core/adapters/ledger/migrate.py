@@ -57,7 +57,7 @@ def _refuse_newer(version: str | None, scripts: ScriptDirectory) -> None:
     if version is None or version in known:
         return
     raise LedgerTooNew(
-        f"the ledger's database has version {version!r}; this prefect-gpu knows up to "
-        f"{scripts.get_current_head()!r}; please upgrade prefect-gpu on this machine (no "
-        "changes were made)"
+        f"the ledger's database has version {version!r}, but this prefect-gpu knows "
+        f"versions up to {scripts.get_current_head()!r}. Please upgrade prefect-gpu on this "
+        "machine. No changes were made."
     )

@@ -39,7 +39,7 @@ def read_proposal(ledger: Ledger, proposal_id: str) -> ProposalRecord:
             "proposal",
             "is not in the ledger",
             got=proposal_id,
-            allowed=listed(known) if known else "none: no proposal is recorded yet",
+            allowed=listed(known) if known else "none, because no proposal is recorded yet",
             nearest=nearest_name(proposal_id, known),
             remedy="run the flow propose-savings, which records proposals",
         )

@@ -71,7 +71,7 @@ def read_whole_rows(
         row, damaged = _readable(dict(zip(table.c, values, strict=True)), connection.dialect)
         damaged += [c for c in table.c if row[c] is None and not c.nullable and c not in damaged]
         if damaged:
-            _name(str(row[key]), damaged, seen, "; the row is ignored")
+            _name(str(row[key]), damaged, seen, ". The row is ignored")
         else:
             whole.append(row)
     return whole

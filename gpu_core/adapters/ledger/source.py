@@ -48,7 +48,7 @@ def open_to_read(source: str) -> Ledger:
     if found.version != found.newest:
         raise LedgerRefused(
             f"the ledger is of version {found.version or 'none'}, and this command reads "
-            f"{found.newest}; start a worker of this release to upgrade it"
+            f"{found.newest}. Start a worker of this release to upgrade it."
         )
     ledger = Ledger.open(url)
     ledger.name_errors()

@@ -17,6 +17,7 @@ from gpu_core.adapters.files.atomic_file import sync_folder
 from gpu_core.adapters.ledger.errors import LedgerError
 from gpu_core.decisions.costs.capacity.capacity_intervals import CapacityChanges
 from gpu_core.decisions.model.decision_chain import Decision
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.decisions.telemetry.history import GpuWindow
 
 MOST_BYTES = 64 * 2**20
@@ -129,8 +130,10 @@ class Spool:
 
     def _full(self, why: str) -> SpoolFull:
         return SpoolFull(
-            f"the ledger is unavailable and records cannot be stored in {self._path}: "
-            f"{why}; no runs are started until the ledger is available"
+            sentences(
+                f"the ledger is unavailable and records cannot be stored in {self._path}: {why}",
+                "no runs are started until the ledger is available",
+            )
         )
 
 

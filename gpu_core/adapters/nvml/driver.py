@@ -43,12 +43,12 @@ def nvml() -> Iterator[bool]:
     except pynvml.NVMLError as error:
         if error.value == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
             raise DriverReplacedError(
-                f"the NVIDIA driver is installed but not responding: {error}; restart this "
-                "process or, if `nvidia-smi` fails, the machine"
+                f"the NVIDIA driver is installed but not responding: {error}. Restart this "
+                "process or, if `nvidia-smi` fails, the machine."
             ) from error
         raise GpuDiscoveryError(
-            f"the NVIDIA driver is installed but not responding: {error}; check "
-            "`nvidia-smi` and restart the machine after a driver update"
+            f"the NVIDIA driver is installed but not responding: {error}. Check "
+            "`nvidia-smi` and restart the machine after a driver update."
         ) from error
     try:
         yield True

@@ -94,7 +94,7 @@ def unsupported_prefect(missing: tuple[str, ...]) -> str:
     return (
         f"prefect {version('prefect')} with prefect-kubernetes "
         f"{version('prefect-kubernetes')} lacks {', '.join(missing)}, which this worker "
-        f"requires; install {allowed} or upgrade prefect-gpu"
+        f"requires. Install {allowed} or upgrade prefect-gpu."
     )
 
 

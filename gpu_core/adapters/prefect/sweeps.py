@@ -48,7 +48,7 @@ async def read_deployment(client: PrefectClient, name: str) -> DeploymentRespons
         raise InvalidInput(
             "deployment", "does not exist", got=name,
             allowed="the name of a deployment, as FLOW/DEPLOYMENT",
-            remedy="`prefect deployment ls` lists them",
+            remedy="to list the deployments, run `prefect deployment ls`",
         ) from None  # fmt: skip
 
 

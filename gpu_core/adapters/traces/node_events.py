@@ -90,7 +90,7 @@ def _going(node: Node, where: str, line: _Line, since_s: float) -> Iterator[Node
                 f"{where}: notice_s",
                 "has no effect",
                 got=line.event,
-                remedy="a failure comes without notice; an interruption may have one",
+                remedy="a failure comes without notice. An interruption may have one",
             )
         if noticed_s < since_s:
             raise InvalidInput(

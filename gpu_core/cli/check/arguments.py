@@ -39,7 +39,7 @@ def check(
             "FILES",
             "is required",
             allowed="files, folders, or -",
-            remedy="for example `prefect-gpu check policy.yaml prefect.yaml`",
+            remedy="example: `prefect-gpu check policy.yaml prefect.yaml`",
         )
     for name in files:
         if name.startswith("--"):

@@ -20,7 +20,7 @@ from gpu_core.decisions.checks.files.file_kinds import (
 )
 from gpu_core.decisions.checks.files.findings import FileFinding, FileReport, of_error
 from gpu_core.decisions.kubernetes.lint import Severity
-from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput, sentences
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.policy.policy import Policy, parse_policy
 
@@ -126,13 +126,12 @@ def _unknown(source: CheckedFile, documents: Sequence[Document]) -> FileReport:
     data: Any = documents[0].data if documents else None
     keys = list(map(str, data))[:5] if isinstance(data, Mapping) else []
     what = f"its top-level keys are {', '.join(keys)}" if keys else "it does not contain a mapping"
-    message = (
-        f"is not {KINDS}: {what if documents else 'it is empty'}; "
-        "a policy must contain the `version` key and a section such as `priorities`"
-    )
     meant = misspelled_section(data) if isinstance(data, Mapping) else None
-    if meant is not None:
-        message += f"; did you mean {meant!r}?"
+    message = sentences(
+        f"is not {KINDS}: {what if documents else 'it is empty'}",
+        "a policy must contain the `version` key and a section such as `priorities`",
+        *(() if meant is None else (f"did you mean {meant!r}?",)),
+    )
     finding = FileFinding(severity=Severity.ERROR, code="unknown-file", message=message)
     return FileReport(file=source.name, contents="unknown", findings=(finding,))
 
@@ -142,6 +141,6 @@ def _one_of_several(document: Document, kind: FileKind) -> FileFinding:
         severity=Severity.ERROR,
         code="several-documents",
         line=document.line,
-        message=f"a {kind.value} must be the only document in its file; please remove the `---` "
-        "separators",
+        message=f"a {kind.value} must be the only document in its file. Please remove the `---` "
+        "separators.",
     )

@@ -49,7 +49,7 @@ def check_output(path: Path | None) -> None:
             "output",
             "cannot be created, because a parent path is a file",
             got=str(path),
-            remedy=f"please specify a path inside a directory; {file} is a file",
+            remedy=f"please specify a path inside a directory. {file} is a file",
         )
     if not path.parent.is_dir():
         raise InvalidInput(

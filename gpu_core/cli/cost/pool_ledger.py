@@ -33,7 +33,7 @@ async def _ledger_url(client: PrefectClient, given: str | None) -> str:
             "--pool",
             "is required, because this Prefect server does not have exactly one GPU work pool",
             allowed=listed(pools),
-            remedy="or name a ledger with --ledger or --ledger-file",
+            remedy="add --pool, or name a ledger with --ledger or --ledger-file",
         )
     if pool not in pools:
         raise InvalidInput(

@@ -232,7 +232,7 @@ def _name(problems: Sequence[LineProblem]) -> None:
     """Say which lines are in no sum."""
     for each in problems[:_NAMED_LINES]:
         detail = f" ({each.detail})" if each.detail else ""
-        print_notice(f"line {each.number} {each.problem.value}{detail}; skipped")
+        print_notice(f"Skipped line {each.number}, because it {each.problem.value}{detail}")
     rest = Counter(each.problem for each in problems[_NAMED_LINES:])
     for problem, number in rest.items():
         what = problem.value

@@ -53,9 +53,8 @@ def _one_line(text: str) -> str:
 
 
 def _lines(finding: Finding, with_details: bool) -> Iterator[str]:
-    remedy = "" if finding.remedy is None else f"; {finding.remedy}"
     status = f"{finding.status.value:{_WIDTH}}"
-    yield wrapped(f"  {status} {finding.check}: {finding.message}{remedy}", "    ")
+    yield wrapped(f"  {status} {finding.check}: {finding.text}", "    ")
     if with_details:
         for detail in finding.details:
             yield wrapped(f"    {detail}", "      ")

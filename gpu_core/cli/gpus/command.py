@@ -5,7 +5,7 @@ import os
 from collections.abc import Collection
 from dataclasses import asdict
 
-from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name, sentences
 from gpu_core.worker.process.gpus.held import HeldGpus
 from gpu_core.worker.startup.checks import read_settings
 
@@ -25,7 +25,7 @@ def show_held(*, as_json: bool) -> int:
         return 0
     for gpu in found:
         since = "" if gpu.found_at is None else f" since {gpu.found_at:%Y-%m-%d %H:%M} UTC"
-        print(f"{gpu.gpu_id}  {gpu.verdict}{since}: {gpu.reason}; {gpu.remedy}")
+        print(f"{gpu.gpu_id}  {gpu.verdict}{since}: {sentences(gpu.reason, gpu.remedy)}")
     if not found:
         print("No held GPUs found on this machine.")
     return 0

@@ -117,9 +117,9 @@ def _named(proposal_id: str, proposals: Sequence[Proposal]) -> Proposal:
             "proposal",
             "was not found in this period",
             got=proposal_id,
-            allowed=listed(known) if known else "none: no change is proposed",
+            allowed=listed(known) if known else "none, because no change is proposed",
             nearest=nearest_name(proposal_id, known),
-            remedy="run `prefect-gpu optimize` for their ids",
+            remedy="run `prefect-gpu optimize` to list them",
         )
     return known[proposal_id]
 

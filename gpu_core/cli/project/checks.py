@@ -107,7 +107,7 @@ def _missing_pool(name: str, pools: Mapping[str, PoolFacts]) -> InvalidInput:
         got=name,
         allowed=listed(pools),
         nearest=nearest_name(name, pools),
-        remedy=f"create it first: `prefect-gpu setup --pool {name}`",
+        remedy=f"to create it, run `prefect-gpu setup --pool {name}`",
     )
 
 
@@ -143,7 +143,8 @@ def _variable_problems(deployment: Deployment, pool: PoolFacts) -> list[InvalidI
             name,
             f"requires a pool of type {GpuKubernetesWorker.type}",
             got=given[name],
-            remedy=f"the pool {pool.name!r} is of type {pool.type}: choose another, or remove it",
+            remedy=f"the pool {pool.name!r} is of type {pool.type}. Choose another pool, or "
+            "remove the job variable",
         )
         for name in given
         if name in of_clusters
@@ -164,7 +165,7 @@ def _variable_problems(deployment: Deployment, pool: PoolFacts) -> list[InvalidI
                 "entrypoint",
                 f"represents a container and requires a pool of type {GpuKubernetesWorker.type}",
                 got=deployment.entrypoint,
-                remedy=f"the pool {pool.name!r} is of type {pool.type}: choose another",
+                remedy=f"the pool {pool.name!r} is of type {pool.type}. Choose another pool",
             )
         )
     return moved_here

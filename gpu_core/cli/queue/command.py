@@ -101,7 +101,7 @@ async def _read(client: PrefectClient, pool: str, now: datetime) -> PublishedLin
             f"{pool!r} is not a GPU pool",
             got=status.worker_type,
             allowed=f"a pool of type {' or '.join(OUR_TYPES)}",
-            remedy=f"create one under another name: `{setup_command('gpu', OUR_TYPES[0])}`",
+            remedy=f"create one with another name: `{setup_command('gpu', OUR_TYPES[0])}`",
         )
     _, waiting = await read_waiting(client, pool, now)
     published = await find_artifact(client, artifact_key(pool))
@@ -124,7 +124,7 @@ async def _unknown(client: PrefectClient, pool: str) -> InvalidInput:
         got=pool,
         nearest=nearest_name(pool, ours),
         allowed=listed(ours) if ours else None,
-        remedy=f"{'or ' if ours else ''}create it with `{setup_command(pool, OUR_TYPES[0])}`",
+        remedy=f"to create it, run `{setup_command(pool, OUR_TYPES[0])}`",
     )
 
 

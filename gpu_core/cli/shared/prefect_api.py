@@ -18,7 +18,7 @@ from gpu_core.decisions.checks.prefect.api_address import (
     no_api,
     unreachable,
 )
-from gpu_core.decisions.model.errors import GpuSchedulingError, InvalidInput
+from gpu_core.decisions.model.errors import GpuSchedulingError, InvalidInput, sentences
 from gpu_core.decisions.model.redaction import redact
 
 Answer = TypeVar("Answer")
@@ -82,8 +82,10 @@ def _failures_named(address: str) -> Iterator[None]:
         ) from None
     except httpx.ReadTimeout as error:
         raise ApiError(
-            f"Prefect's API at {redact(address)} did not respond: {why_failed(error)}; "
-            f"{SLOW_SERVER}"
+            sentences(
+                f"Prefect's API at {redact(address)} did not respond: {why_failed(error)}",
+                SLOW_SERVER,
+            )
         ) from None
     except httpx.TransportError as error:
         raise ApiError(

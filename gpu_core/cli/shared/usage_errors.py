@@ -15,7 +15,13 @@ from cyclopts import (
 
 from gpu_core.cli.shared.folding import fold
 from gpu_core.cli.shared.terminal import terminal_width
-from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.model.errors import (
+    InvalidInput,
+    as_sentences,
+    listed,
+    nearest_name,
+    sentences,
+)
 
 
 def usage_error(error: CycloptsError, example: str | None = None) -> InvalidInput:
@@ -40,7 +46,7 @@ def usage_error(error: CycloptsError, example: str | None = None) -> InvalidInpu
             name = error.argument.name.replace("_", "-")
             if is_given:
                 return InvalidInput(name, "needs a value")
-            remedy = None if example is None else f"for example `{example}`"
+            remedy = None if example is None else f"example: `{example}`"
             return InvalidInput(name, "is required", remedy=remedy)
         case UnusedCliTokensError():
             return InvalidInput("an argument", "was not expected", got=unused[0])
@@ -48,15 +54,15 @@ def usage_error(error: CycloptsError, example: str | None = None) -> InvalidInpu
 
 
 def error_text(mistakes: Sequence[Sequence[str]]) -> str:
-    """Mistakes for stderr: on a terminal a line or more for each clause, else a line for each."""
+    """Mistakes for stderr: on a terminal a line or more for each sentence, else a line for each."""
     columns = terminal_width(sys.stderr)
     if columns is None:
-        return "\n".join("; ".join(clauses) for clauses in mistakes)
+        return "\n".join(sentences(*clauses) for clauses in mistakes)
     return "\n".join(line for clauses in mistakes for line in _folded(clauses, columns))
 
 
 def _folded(clauses: Sequence[str], columns: int) -> Iterator[str]:
-    first, *others = clauses
+    first, *others = as_sentences(clauses)
     yield from fold(first, columns, "  ")
     for each in others:
         yield from fold(f"  {each}", columns, "    ")

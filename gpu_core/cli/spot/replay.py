@@ -29,7 +29,7 @@ _MOST = 1_000_000
 """Of hours, of a ratio and of replays."""
 
 _EXAMPLE = (
-    "for example `prefect-gpu spot-replay trace.json --task-hours 8 --deadline-hours 12 "
+    "example: `prefect-gpu spot-replay trace.json --task-hours 8 --deadline-hours 12 "
     "--price-ratio 3`"
 )
 

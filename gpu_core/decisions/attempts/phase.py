@@ -95,8 +95,8 @@ class IllegalTransition(GpuSchedulingError):
     def __str__(self) -> str:
         allowed = ", ".join(sorted(TRANSITIONS[self.from_])) or "nothing"
         return (
-            f"attempt {self.attempt_id} cannot go from {self.from_} to {self.to}; "
-            f"allowed: {allowed}; it was {' → '.join(self.history)}"
+            f"attempt {self.attempt_id} cannot go from {self.from_} to {self.to}. "
+            f"Allowed: {allowed}. It was {' → '.join(self.history)}."
         )
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from gpu_core.decisions.attempts.diagnosis import Diagnosis
 from gpu_core.decisions.model.attempts import MAX_EXCUSED, EndReason
-from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.model.errors import InvalidInput, ended, listed, nearest_name
 
 NextState = Literal["AwaitingRetry", "Scheduled", "Cancelled", "Completed", "Failed", "Crashed"]
 
@@ -265,7 +265,7 @@ def _refused(facts: EndFacts) -> Settlement:
         end_reason=EndReason.REFUSED,
         is_charged_failure=False,
         next_state="Crashed",
-        message=f"Unable to start the run. {_clause(facts.refusal or '')}.",
+        message=f"Unable to start the run. {ended(_clause(facts.refusal or ''))}",
     )
 
 
@@ -275,7 +275,7 @@ def _postponed(facts: EndFacts) -> Settlement:
         end_reason=EndReason.POSTPONED,
         is_charged_failure=False,
         next_state="Scheduled" if facts.prefect_state_type == "PENDING" else None,
-        message=f"Postponed: {_clause(facts.drain_message or '')}.",
+        message=f"Postponed: {ended(_clause(facts.drain_message or ''))}",
     )
 
 

@@ -24,7 +24,7 @@ SIGNATURE = "signature"
 SIGNING_KEY_VARIABLE = "PREFECT_GPU_CHECKPOINT_SIGNING_KEY"
 """The environment variable of a run that holds the keys: the first signs, each may have signed."""
 SIGNING_KEY_HELP = (
-    "set PREFECT_INTEGRATIONS_GPU_CHECKPOINT_SIGNING_KEY for a gpu-process worker; for a "
+    "set PREFECT_INTEGRATIONS_GPU_CHECKPOINT_SIGNING_KEY for a gpu-process worker. For a "
     f"gpu-kubernetes pool, add a Secret for {SIGNING_KEY_VARIABLE} to `kubernetes.secrets` "
     "in the policy"
 )

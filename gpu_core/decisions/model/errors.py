@@ -1,6 +1,7 @@
 """The errors of this library; each says what was wrong, with what, and the remedy."""
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 
 from gpu_core.decisions.model.redaction import redact
@@ -12,6 +13,10 @@ _LONGEST_ADDRESS = 4_000
 _LONGEST_FIELD = 300
 # A shorter beginning is that of too many names.
 _SHORTEST_BEGINNING = 3
+# An ordinary word: no name with `_`, `-` or `.`, no path, no quoted text.
+_ORDINARY_WORD = re.compile(r"[a-z]+(?=[ ,:]|$)")
+# The end of a clause is a command without quotes: a full stop would be copied with it.
+_COMMAND_AT_END = re.compile(r"\b(?:run|with|then): [^`]*$")
 
 
 class GpuSchedulingError(Exception):
@@ -67,20 +72,48 @@ class InvalidInput(GpuSchedulingError):
             parts[0] += f" (got {_shown(self.got)})"
         meant = alternatives(self.nearest)
         if meant is not None:
-            parts.append(f"did you mean {meant}?")
+            parts.append(f"Did you mean {meant}?")
         if self.allowed is not None:
-            parts.append(f"allowed: {self.allowed}")
+            parts.append(f"Allowed: {self.allowed}")
         if self.remedy is not None:
             parts.append(self.remedy)
         return (tuple(parts),)
 
     def __str__(self) -> str:
-        return "\n".join("; ".join(clauses) for clauses in self.mistakes)
+        return "\n".join(sentences(*clauses) for clauses in self.mistakes)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions cross process boundaries in Prefect; keyword-only arguments
         # do not survive the default pickling of exceptions.
         return (_rebuild, (type(self), self.__dict__))
+
+
+def sentences(*clauses: str) -> str:
+    """One message of these clauses: a sentence for each."""
+    return " ".join(as_sentences(clauses))
+
+
+def as_sentences(clauses: Sequence[str]) -> tuple[str, ...]:
+    """The clauses of a message, each as a sentence of its own.
+
+    Args:
+        clauses: The first begins with the name of a field and keeps its case, as does one that
+            begins with a name, a path or quoted text. A clause alone gets no full stop.
+    """
+    if len(clauses) < 2:
+        return tuple(clauses)
+    first, *others = clauses
+    return tuple(map(ended, (first, *map(_capitalized, others))))
+
+
+def ended(clause: str) -> str:
+    """The clause with a full stop, unless it ends with such a mark or with a command."""
+    is_ended = clause.endswith((".", "?", "!", "…")) or _COMMAND_AT_END.search(clause)
+    return clause if is_ended else f"{clause}."
+
+
+def _capitalized(clause: str) -> str:
+    return clause if _ORDINARY_WORD.match(clause) is None else clause[0].upper() + clause[1:]
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.decisions.model.units import require_aware
 
 
@@ -45,7 +46,7 @@ class HeldGpu:
     @property
     def text(self) -> str:
         """For people: what is wrong and what helps."""
-        return f"{self.gpu_id} is held: {self.reason}; {self.remedy}"
+        return sentences(f"{self.gpu_id} is held: {self.reason}", self.remedy)
 
 
 def held_gpu_of(gpu_id: str, record: Mapping[str, str]) -> HeldGpu:

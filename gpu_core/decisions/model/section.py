@@ -35,7 +35,7 @@ def parse_budget(value: object, field: str) -> int:
     return budget
 
 
-_BUDGET_HELP = "USD, over 0, such as 12.50; no budget is no limit"
+_BUDGET_HELP = "USD, over 0, such as 12.50, or null for no limit"
 
 
 def _version(value: object, field: str) -> int:

@@ -19,7 +19,7 @@ from gpu_core.decisions.catalog.offerings import (
     TypeKey,
 )
 from gpu_core.decisions.model.cluster import Flavor
-from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput, ended
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.units import format_duration, format_usd
 from gpu_core.decisions.model.workload import Hold, Workload
@@ -104,7 +104,7 @@ def with_gpu_types(
     which = "that it is permitted" if shape.gpu_types else "of this pool"
     hold = Hold(
         reason=Reason.EXCEEDS_CLUSTER,
-        summary=f"No GPU {which} is suitable for its work: {ranking.reason}.",
+        summary=ended(f"No GPU {which} is suitable for its work: {ranking.reason}"),
         resolution="You can request more GPUs, reduce the work or set `gpu_type` explicitly.",
     )
     return replace(workload, hold=workload.hold or hold)

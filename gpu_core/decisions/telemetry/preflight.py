@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.telemetry.health import HOT_SAMPLES, GpuHealth, HealthFinding
 from gpu_core.decisions.telemetry.samples import GpuSample
@@ -49,7 +50,7 @@ class GpuPreflight:
     def _facts(self) -> str:
         what = "errors, rows of memory, temperature and XID errors"
         if self.finding is not None:
-            return f"Driver: {self.finding.reason}; {self.finding.remedy}."
+            return sentences(f"Driver: {self.finding.reason}", self.finding.remedy)
         if self.samples < NEEDED_SAMPLES:
             return f"Driver check skipped: {self.samples} of {NEEDED_SAMPLES} samples received."
         return f"Driver: {what} are well in {count(self.samples, 'sample')}."

@@ -76,7 +76,7 @@ def __getattr__(name: str) -> object:
     if name != "Workload":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     warnings.warn(
-        f"{__name__}.Workload is called InferenceModel; the old name goes with the next release",
+        f"{__name__}.Workload is called InferenceModel. The old name goes with the next release",
         DeprecationWarning,
         stacklevel=2,
     )

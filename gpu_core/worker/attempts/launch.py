@@ -8,6 +8,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.ledger import Ledger, is_ledger_outage
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.runs.run_context import RunContext
@@ -21,6 +22,7 @@ from gpu_core.worker.attempts.run_log import (
 )
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.operations.outage_errors import RETRIED_IN_CYCLE
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import Throttle
 from gpu_core.worker.pending.history import History
@@ -82,9 +84,9 @@ class Launching:
             # What was started continues; the next cycle that reaches the ledger writes it down.
             running.has_unwritten_start = True
             _log.warning(
-                "Failed to record the start of flow run %r in the ledger; will retry: %s",
+                "Failed to record the start of flow run %r in the ledger: %s",
                 running.record.name,
-                error,
+                sentences(str(error), RETRIED_IN_CYCLE),
                 extra=run_fields(running),
             )
         run_log(running, Reason.STARTING).info(

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from gpu_core.adapters.prefect.flow_runs import is_flow_run_id
-from gpu_core.decisions.model.errors import one_line
+from gpu_core.decisions.model.errors import ended, one_line
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.units import format_duration
 from gpu_core.decisions.model.workload import Hold
@@ -170,7 +170,7 @@ class RunFaults:
             return None
         return Hold(
             reason=Reason.INTERNAL_ERROR,
-            summary=f"Held: {fault.what}.",
+            summary=ended(f"Held: {fault.what}"),
             resolution=f"Retrying within {format_duration(fault.held_s)}. Please check the "
             "run's job variables or report this error to the platform team.",
         )

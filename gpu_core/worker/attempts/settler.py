@@ -19,6 +19,7 @@ from gpu_core.decisions.attempts.settlement import Settlement
 from gpu_core.decisions.attempts.startup_errors import is_load_error_logged
 from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.worker.attempts.closer import AttemptCloser
 from gpu_core.worker.attempts.ending import (
     Ending,
@@ -182,10 +183,9 @@ class Settler:
         if is_outage(error) or self._outages.is_api_away:
             pause_s = retries.after_outage()
             _log.warning(
-                "Failed to finalize flow run %r. Retrying in %.0f seconds: %s",
+                "Failed to finalize flow run %r: %s",
                 name,
-                pause_s,
-                error,
+                sentences(str(error), f"retrying in {pause_s:.0f} seconds"),
                 extra=fields,
             )
             return pause_s
@@ -193,22 +193,20 @@ class Settler:
         text = self._hidden(f"{type(error).__name__}: {error}")
         pause_s = retries.after_fault(text)
         _log.error(
-            "Failed to finalize flow run %r. Retrying in %.0f seconds: %s",
+            "Failed to finalize flow run %r: %s",
             name,
-            pause_s,
-            retries.fault,
+            sentences(str(retries.fault), f"retrying in {pause_s:.0f} seconds"),
             extra=fields,
         )
         if is_first and is_flow_run_id(running.flow_run_id):
             what = (
-                "the GPUs remain allocated until then"
+                "the worker retries, and the GPUs remain allocated until then"
                 if running.phase.holds_gpus
-                else "the GPUs have been released"
+                else "the worker retries. The GPUs have been released"
             )
+            report = "please report this error to the platform team"
             run_log(running).error(
-                "Failed to finalize the run, and %s. Will retry: %s. Report this error to the "
-                "platform team.",
-                *(what, retries.fault),
+                "Failed to finalize the run: %s", sentences(str(retries.fault), what, report)
             )
         return pause_s
 
@@ -218,7 +216,9 @@ class Settler:
         Otherwise it would count as running for ever, with its cost. The run is not tried again,
         because its next end could not be settled either; it is charged with no failure.
         """
-        message = f"Failed to finalize the run for a day: {fault}. The run is not retried."
+        message = sentences(
+            f"Failed to finalize the run for a day: {fault}", "the run is not retried"
+        )
         settlement = Settlement(
             end_reason=EndReason.CRASHED,
             is_charged_failure=False,
@@ -286,7 +286,10 @@ class Settler:
             # What concerns this run alone keeps no GPUs from others.
             name, fields = running.record.name, run_fields(running)
             _log.warning(
-                "Failed to record the end of flow run %r; will retry: %s", name, error, extra=fields
+                "Failed to record the end of flow run %r: %s",
+                name,
+                sentences(str(error), "the worker retries when it finalizes the run"),
+                extra=fields,
             )
             return
         # The exit is seen anew when it is judged: more of its output may be known by then.

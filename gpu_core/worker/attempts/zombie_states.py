@@ -89,7 +89,7 @@ class ZombieStateGuard:
             self.forget([str(run.id)])
             return
         _log.warning(
-            "A process of an ended attempt set %r to %s; requeuing the run",
+            "A process of an ended attempt set %r to %s. Requeuing the run.",
             run.name,
             state.name,
         )

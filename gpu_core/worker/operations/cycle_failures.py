@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from gpu_core.decisions.checks.prefect.pool_commands import setup_command
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.worker.operations.cycle_loop import AnyLogger
-from gpu_core.worker.operations.outage_errors import is_outage
+from gpu_core.worker.operations.outage_errors import RETRIED_IN_CYCLE, is_outage
 from gpu_core.worker.operations.throttle import LastSaid
 from gpu_core.worker.startup.checks import is_pool_missing
 
@@ -37,7 +38,7 @@ class CycleFailures:
             return
         text = self._hidden(str(error))
         if self._why_waiting.is_news(text):
-            logger.warning("Worker is not ready to schedule; will retry: %s", text)
+            logger.warning("Worker is not ready to schedule: %s", sentences(text, RETRIED_IN_CYCLE))
 
     def note_success(self) -> None:
         """A cycle has not failed: the next failure is news."""
@@ -61,7 +62,7 @@ class CycleFailures:
             )
         else:
             logger.error(
-                "Scheduling cycle failed; the next cycle retries, and logs the same error at "
-                "debug level",
+                "Scheduling cycle failed. The worker retries in the next cycle, and logs the same "
+                "error at debug level.",
                 exc_info=error,
             )

@@ -62,7 +62,9 @@ class CycleLoop:
             except CannotStart:
                 raise
             except Exception:
-                self._logger().exception("Scheduling cycle failed; will retry on the next cycle")
+                self._logger().exception(
+                    "Scheduling cycle failed. The worker retries in the next cycle."
+                )
             took_s = anyio.current_time() - began_s
             self._between()
             # Each of a hundred starts wakes the cycle: one serves all events meanwhile.
@@ -86,7 +88,7 @@ class CycleLoop:
                     release()
                 except Exception:
                     self._logger().exception(
-                        "Failed to check for ended attempts; will retry on the next cycle"
+                        "Failed to check for ended attempts. The worker retries in the next cycle."
                     )
             await anyio.sleep(_SHORTEST_REST_S)
 

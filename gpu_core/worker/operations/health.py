@@ -42,9 +42,9 @@ _REMEDIES = {
     WorkerState.STANDBY: (
         "No action is needed: this worker takes over when the active worker stops."
     ),
-    WorkerState.WAITING: "Resolve the reported problem; the worker then recovers automatically.",
-    WorkerState.FAILING: "See the traceback in the worker's log; the worker retries in each cycle.",
-    WorkerState.STUCK: "Restart the worker; its runs continue.",
+    WorkerState.WAITING: "Resolve the reported problem. The worker then recovers automatically.",
+    WorkerState.FAILING: "See the traceback in the worker's log. The worker retries in each cycle.",
+    WorkerState.STUCK: "Restart the worker. Its runs continue.",
     WorkerState.STOPPING: "No action is needed: running runs continue without this worker.",
 }
 

@@ -28,6 +28,10 @@ OUTAGE_ERRNOS = frozenset(
 """The errors of a machine that lacks something for every run."""
 
 
+RETRIED_IN_CYCLE = "the worker retries in the next cycle"
+"""The clause of a log message on a failure that the next scheduling cycle may not have."""
+
+
 def is_outage(error: BaseException) -> bool:
     """Is something unavailable that all runs need, so that no run is blamed for this error?
 

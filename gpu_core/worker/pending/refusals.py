@@ -11,6 +11,7 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Cancelled, Failed
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.model.errors import ended
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.policy.waiting import WaitingPolicy
 from gpu_core.decisions.scheduling.plan.plan import Plan
@@ -55,7 +56,7 @@ class Refusals:
     async def invalid(self, queue: PendingRuns) -> None:
         """End the runs with an invalid job variable."""
         for refused in queue.refusals:
-            await self._fail(refused.flow_run, f"Invalid job variable: {refused.error}.")
+            await self._fail(refused.flow_run, ended(f"Invalid job variable: {refused.error}"))
 
     async def hopeless(self, plan: Plan, demands: Mapping[str, Demand]) -> None:
         """End the runs that ask for more than the whole pool has, which never grows."""

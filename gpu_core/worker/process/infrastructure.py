@@ -29,7 +29,7 @@ from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_HELP, SIGNING_KEY_V
 from gpu_core.decisions.model.attempt_exit import Exit
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node
-from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput, sentences
 from gpu_core.decisions.model.gpu_health import HeldGpu, move_reason
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.host_summary import HostSummary
@@ -270,8 +270,10 @@ class ProcessInfrastructure:
             return {SIGNING_KEY_VARIABLE: key.get_secret_value()}
         if context.requires_signatures:
             raise Unavailable(
-                "the policy requires signed checkpoints but the worker has no signing key; "
-                f"{SIGNING_KEY_HELP}"
+                sentences(
+                    "the policy requires signed checkpoints but the worker has no signing key",
+                    SIGNING_KEY_HELP,
+                )
             )
         return {}
 

@@ -19,7 +19,13 @@ from gpu_core.adapters.prefect.internals import missing_parts, unsupported_prefe
 from gpu_core.adapters.prefect.request_errors import SLOW_SERVER, is_slow_server, why_failed
 from gpu_core.adapters.prefect.work_pool import read_pools, read_queues
 from gpu_core.decisions.checks.prefect.pool_commands import setup_command, worker_command
-from gpu_core.decisions.model.errors import GpuSchedulingError, InvalidInput, listed, nearest_name
+from gpu_core.decisions.model.errors import (
+    GpuSchedulingError,
+    InvalidInput,
+    listed,
+    nearest_name,
+    sentences,
+)
 from gpu_core.decisions.model.pydantic_errors import InvalidInputs, input_errors, refuse
 from gpu_core.decisions.model.redaction import redact
 from gpu_core.worker.startup.settings import GpuWorkerSettings
@@ -50,8 +56,8 @@ def check_prefect() -> None:
 def no_contact(address: str, error: httpx.TransportError) -> str:
     """The sentence of a worker whose first request to Prefect's API has failed."""
     remedy = SLOW_SERVER if is_slow_server(error) else _NO_SERVER
-    return (
-        f"unable to connect to the Prefect API at {redact(address)}: {why_failed(error)}; {remedy}"
+    return sentences(
+        f"unable to connect to the Prefect API at {redact(address)}: {why_failed(error)}", remedy
     )
 
 
@@ -135,7 +141,7 @@ async def check_pool(
             f"is not the type of work pool {name!r}",
             got=worker_type,
             allowed=pool.type,
-            remedy=f"start `{worker_command(name, pool.type)}`, or make a pool of this type: "
+            remedy=f"start `{worker_command(name, pool.type)}`, or create a pool of this type with "
             f"`{setup_command('NAME', worker_type)}`",
         )
     if queues:
@@ -159,8 +165,8 @@ def _unknown_pool(name: str, worker_type: str, pools: Iterable[WorkPool]) -> Inv
         "is not a work pool of this Prefect server",
         got=name,
         nearest=nearest_name(name, ours),
-        allowed=f"{worker_type} pools: {listed(ours)}",
-        remedy=f"or create it with `{setup_command(name, worker_type)}`",
+        allowed=listed(ours) if ours else f"none, because no pool is of type {worker_type}",
+        remedy=f"to create it, run `{setup_command(name, worker_type)}`",
     )
 
 

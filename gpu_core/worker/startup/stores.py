@@ -3,7 +3,7 @@
 from prefect.client.orchestration import PrefectClient
 
 from gpu_core.adapters.ledger import Ledger, LedgerRefused
-from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput, sentences
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.startup.checks import CannotStart
 from gpu_core.worker.startup.connections import Connections, read_connections
@@ -66,5 +66,5 @@ async def open_ledger(url: str) -> Ledger:
         return await in_thread(Ledger.open, url)
     except (InvalidInput, LedgerRefused) as error:
         raise CannotStart(
-            f"{error}; correct PREFECT_INTEGRATIONS_GPU_LEDGER_URL or the ledger block"
+            sentences(str(error), "correct PREFECT_INTEGRATIONS_GPU_LEDGER_URL or the ledger block")
         ) from error

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from gpu_core.adapters.ledger.spool import SpooledRecord, SpoolFull
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.worker.operations.throttle import LastSaid, Throttle
 from gpu_core.worker.watch.spooled_writes import SpooledWrites
@@ -53,6 +54,7 @@ class GpuHistory:
         except SpoolFull as error:
             self._waiting = found
             if self._failure.is_news(type(error).__name__):
-                _log.warning("Failed to record GPU activity; will retry: %s", error)
+                why = sentences(str(error), "retrying in about a minute")
+                _log.warning("Failed to record GPU activity: %s", why)
         else:
             self._failure.forget()

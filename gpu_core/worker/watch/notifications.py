@@ -40,7 +40,7 @@ async def _send(name: str, about: str, subject: str, body: str, load: LoadBlock)
             await block.notify(body, subject)
     except Exception as error:
         _log.error(
-            "%s: failed to send a notification with block %s (%s); retrying in 1 minute",
+            "%s: failed to send a notification with block %s (%s). Retrying in 1 minute.",
             *(about, name, type(error).__name__),
         )
         return False

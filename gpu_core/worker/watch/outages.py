@@ -15,6 +15,7 @@ from prefect.client.orchestration import PrefectClient
 from gpu_core.adapters.files.atomic_file import make_folder, replace_file
 from gpu_core.adapters.prefect.request_errors import why_failed
 from gpu_core.decisions.attempts.excused_ends import Outage, Part, seen_away
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import LastSaid, Throttle
 from gpu_core.worker.prefect.repeated_requests import UNAWAITED, awaiting_return
@@ -185,5 +186,6 @@ def _read(path: Path) -> tuple[Outage, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, KeyError, TypeError) as error:
-        _log.warning("Failed to read %s; ignoring previous outages: %s", path, error)
+        why = sentences(str(error), "previous outages are ignored")
+        _log.warning("Failed to read %s: %s", path, why)
         return ()

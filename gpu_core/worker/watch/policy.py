@@ -68,7 +68,7 @@ class PolicySource:
         if problem == self._problem:
             return  # it was saved again with the same mistakes
         self._problem = problem
-        _log.error("Failed to load policy file; using the last valid version:\n%s", problem)
+        _log.error("Failed to load policy file. Using the last valid version.\n%s", problem)
 
     def _file_stamp(self) -> tuple[int, int, int, int] | None:
         """A value that changes whenever the file, its permissions or its folder's link change."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gpu_core.adapters.files.catalog_file import load_sheet
 from gpu_core.decisions.catalog.offerings import Catalog
-from gpu_core.decisions.model.errors import GpuSchedulingError
+from gpu_core.decisions.model.errors import GpuSchedulingError, sentences
 from gpu_core.worker.operations.throttle import LastSaid
 
 _log = logging.getLogger("prefect.gpu.prices")
@@ -32,7 +32,8 @@ class PriceSheetFile:
             found = load_sheet(self._path)
         except (GpuSchedulingError, OSError) as error:
             if self._failure.is_news(str(error)):
-                _log.error("Failed to load price sheet; using the last valid version: %s", error)
+                why = sentences(str(error), "the last valid version is used")
+                _log.error("Failed to load price sheet: %s", why)
             return
         self._failure.forget()
         if found != self.catalog:

@@ -101,7 +101,8 @@ class RunCosts:
             if self._failure.is_news(_name(error)):
                 what = count(len(waiting), "run")
                 _log.warning(
-                    "Failed to log the cost of %s to MLflow; will retry: %s", what, _name(error)
+                    "Failed to log the cost of %s to MLflow: %s. Retrying within %.0f seconds.",
+                    *(what, _name(error), _RETRY_S),
                 )
             _log.debug("The error of MLflow", exc_info=True)
         else:
@@ -137,8 +138,8 @@ class RunCosts:
     def _set_aside(self, cost: UnloggedCost, error: Exception) -> None:
         if cost.change_id not in self._refused_s:
             _log.warning(
-                "Failed to log the cost of flow run %s to MLflow; retrying every %.0f min: %s",
-                *(cost.flow_run_id, _REFUSED_RETRY_S / 60, _name(error)),
+                "Failed to log the cost of flow run %s to MLflow: %s. Retrying every %.0f minutes.",
+                *(cost.flow_run_id, _name(error), _REFUSED_RETRY_S / 60),
                 extra={"flow_run_id": cost.flow_run_id},
             )
             _log.debug("The error of MLflow", exc_info=error)

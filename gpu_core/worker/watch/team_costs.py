@@ -6,6 +6,7 @@ from datetime import datetime
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.decisions.costs.reports.cost_report import cost_report, period_window
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.worker.operations.metrics import WorkerMetrics
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import Throttle
@@ -44,7 +45,8 @@ class TeamCosts:
         try:
             costs = await in_thread(self._read, now)
         except Exception as error:
-            _log.debug("Failed to read team spending; will retry: %s", error)
+            why = sentences(str(error), "retrying in about a minute")
+            _log.debug("Failed to read team spending: %s", why)
             return
         self._metrics.note_team_costs(costs)
 

@@ -106,13 +106,13 @@ def test_a_group_of_commands_alone_shows_its_help(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("arguments", "want"),
     [
-        (("quickstrat",), "prefect-gpu: COMMAND is not one of the choices (got 'quickstrat'); did "
-         "you mean 'quickstart'?; allowed: anomalies, catalog, "),
+        (("quickstrat",), "prefect-gpu: COMMAND is not one of the choices (got 'quickstrat'). Did "
+         "you mean 'quickstart'? Allowed: anomalies, catalog, "),
         (("catalog", "shw"), "prefect-gpu catalog: COMMAND is not one of the choices (got 'shw')"),
         ((*_SIMULATE, "jsnl", "--workload", "jobs"),
-         "did you mean 'jsonl'?; allowed: jsonl, kueue, "),
+         "Did you mean 'jsonl'? Allowed: jsonl, kueue, "),
         (("catalog", "show", "--gpu-tpye", "x"), "prefect-gpu catalog show: --gpu-tpye is not a "
-         "known option; did you mean '--gpu-type'?; allowed: "),
+         "known option. Did you mean '--gpu-type'? Allowed: "),
         (("catalog", "show", "x"), "catalog show: an argument was not expected (got 'x')"),
         (("plan", "x", "--top", "ten"), "--top is not a whole number (got 'ten')"),
         (("plan", "x", "--gpus", "9" * 5000), "--gpus is not a whole number (got '999"),
@@ -134,12 +134,12 @@ def test_misspelled_options_are_one_sentence(
     said = capsys.readouterr()
     assert (code, said.out, said.err.count("\n")) == (2, "", 1)
     assert want in said.err
-    assert re.search(r"; see `prefect-gpu[a-z -]* --help`\n$", said.err)
+    assert re.search(r"\. See `prefect-gpu[a-z -]* --help`\.\n$", said.err)
     assert len(said.err) < 1000
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
-def test_an_error_fits_the_terminal_with_a_line_for_each_clause(
+def test_an_error_fits_the_terminal_with_a_line_for_each_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -147,8 +147,8 @@ def test_an_error_fits_the_terminal_with_a_line_for_each_clause(
     assert main(["plan", "x", "--bacth", "2"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert all(len(line) <= columns for line in lines)
-    starts = [line.split()[0] for line in lines[1:] if re.match(r"  [a-z]", line)]
-    assert starts[-3:] == ["did", "allowed:", "see"]
+    starts = [line.split()[0] for line in lines[1:] if re.match(r"  [A-Z]", line)]
+    assert starts[-3:] == ["Did", "Allowed:", "See"]
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -163,7 +163,7 @@ def test_each_of_several_mistakes_is_shown_with_the_name_that_was_meant(
     policy.write_text("version: 1\nquotaz: {}\nordring: {}\n")
     assert main(["anomalies", "--policy", str(policy)]) == 2
     said = capsys.readouterr().err
-    for meant in ("did you mean 'quotas'?", "did you mean 'ordering'?"):
+    for meant in ("Did you mean 'quotas'?", "Did you mean 'ordering'?"):
         assert meant in said
     if not terminal:
         assert said.count("\n") == 2
@@ -172,8 +172,8 @@ def test_each_of_several_mistakes_is_shown_with_the_name_that_was_meant(
 def test_a_misspelled_option_of_check_is_no_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--polcy=x", "-"]) == 2
     assert capsys.readouterr().err == (
-        "prefect-gpu check: --polcy is not a known option; did you mean '--policy'?; "
-        "allowed: --help, --json, --policy\n"
+        "prefect-gpu check: --polcy is not a known option. Did you mean '--policy'? "
+        "Allowed: --help, --json, --policy.\n"
     )
 
 

@@ -40,7 +40,7 @@ def test_a_malformed_policy_stops_setup_before_it_changes_anything(
 @pytest.mark.parametrize(
     ("name", "value", "want"),
     [
-        pytest.param("CAPACITY_TYPE", "spott", "did you mean 'spot'?", id="a value"),
+        pytest.param("CAPACITY_TYPE", "spott", "Did you mean 'spot'?", id="a value"),
         pytest.param("STATE_DIRR", "/tmp/x", "GPU_STATE_DIR'?", id="a name"),
     ],
 )

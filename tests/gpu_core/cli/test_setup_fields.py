@@ -66,7 +66,7 @@ def test_the_fields_of_mlflows_block(uri, token, current, want):
             {"ledger_url": "x", "mlflow_uri": "y"}, "\n--mlflow-uri is not a valid URL", id="two"
         ),
         pytest.param(
-            {"prefect_file": Path("prefct.yaml")}, "did you mean 'prefect.yaml'?", id="no such file"
+            {"prefect_file": Path("prefct.yaml")}, "Did you mean 'prefect.yaml'?", id="no such file"
         ),
         pytest.param({"policy_path": Path("plicy.yaml")}, "plicy.yaml does not", id="no policy"),
     ],

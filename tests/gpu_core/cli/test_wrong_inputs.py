@@ -68,17 +68,17 @@ def test_each_error_of_a_policy_has_a_line(case: str) -> None:
     [
         pytest.param(
             lambda: InteractiveDemand(requests=5),
-            "requests is out of range (got 5); allowed: 100 to 1,000,000",
+            "requests is out of range (got 5). Allowed: 100 to 1,000,000.",
             id="too few requests",
         ),
         pytest.param(
             lambda: InteractiveDemand(interactive_batch=3),
-            "interactive_batch is not a measured batch size (got 3); allowed: 1, 4, 8, 16, 32",
+            "interactive_batch is not a measured batch size (got 3). Allowed: 1, 4, 8, 16, 32.",
             id="a batch that is not measured",
         ),
         pytest.param(
             lambda: InteractiveDemand(p99_limit_ms=math.nan),
-            "p99_limit_ms is out of range (got nan); allowed: more than 0",
+            "p99_limit_ms is out of range (got nan). Allowed: more than 0.",
             id="a limit that is not a number",
         ),
     ],
@@ -96,7 +96,7 @@ def test_a_parameter_of_an_experiment(make: Callable[[], object], want_message: 
             "PREFECT_GPU_LEDGER",
             "nope.db",
             ["cost", "report"],
-            "ledger is not a file (got 'nope.db'); name the ledger's file, or its address",
+            "ledger is not a file (got 'nope.db'). Name the ledger's file, or its address",
             id="a ledger that does not exist",
         ),
         pytest.param(

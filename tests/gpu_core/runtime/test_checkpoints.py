@@ -389,7 +389,7 @@ def test_keep_and_store_can_be_given(start_attempt: StartAttempt, tmp_path: Path
     [
         pytest.param({"interval_s": -1}, r"interval_s is out of range \(got -1\)", id="negative"),
         pytest.param({"interval_s": float("nan")}, "interval_s is out of range", id="not a number"),
-        pytest.param({"keep": 0}, r"keep is out of range \(got 0\); allowed: 1", id="keep nothing"),
+        pytest.param({"keep": 0}, r"keep is out of range \(got 0\). Allowed: 1", id="keep nothing"),
         pytest.param({"store": "gs://b"}, "checkpoint_uri has an unknown scheme", id="no store"),
     ],
 )

@@ -366,7 +366,7 @@ class Disk(LocalStore):
         pytest.param(
             100 * 2**20,
             104,
-            "has 104.0 MiB free and needs 105.0 MiB after a save of 100.0 MiB; delete checkpoints "
+            "has 104.0 MiB free and needs 105.0 MiB after a save of 100.0 MiB. Delete checkpoints "
             "of finished runs or set `checkpoint_uri`",
             id="not enough for another",
         ),

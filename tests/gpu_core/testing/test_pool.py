@@ -67,11 +67,11 @@ def test_a_workload_waits_again_when_its_node_is_gone() -> None:
     [
         pytest.param(lambda p: p.submit("train"), "in the pool already .*'train'", id="twice"),
         pytest.param(
-            lambda p: p.finish("trian"), "did you mean 'train'", id="a misspelled workload"
+            lambda p: p.finish("trian"), "Did you mean 'train'", id="a misspelled workload"
         ),
-        pytest.param(lambda p: p.interrupt("n-1"), "did you mean 'n1'", id="a misspelled node"),
+        pytest.param(lambda p: p.interrupt("n-1"), "Did you mean 'n1'", id="a misspelled node"),
         pytest.param(
-            lambda p: p.clock.advance(-1), "allowed: 0 or more", id="a clock that goes back"
+            lambda p: p.clock.advance(-1), "Allowed: 0 or more", id="a clock that goes back"
         ),
     ],
 )

@@ -4,6 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpu_core.decisions.model.errors import sentences
+
+# A remedy that is a command, ready to be copied.
+_COMMANDS = ("prefect-gpu ", "prefect ", "kubectl ", "helm ", "pip ", "nvidia-smi ")
+
 
 class Status(StrEnum):
     """The result of one check."""
@@ -35,6 +40,14 @@ class Finding:
     def group(self) -> str:
         """The subject of the check: the name's part in front of the dot."""
         return self.check.partition(".")[0]
+
+    @property
+    def text(self) -> str:
+        """The message and the remedy, as sentences."""
+        if self.remedy is None:
+            return self.message
+        is_command = self.remedy.startswith(_COMMANDS)
+        return sentences(self.message, f"run: {self.remedy}" if is_command else self.remedy)
 
 
 def ok(check: str, message: str, details: Iterable[str] = ()) -> Finding:

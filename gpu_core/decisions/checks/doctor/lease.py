@@ -14,6 +14,8 @@ from gpu_core.decisions.checks.prefect.pool_claim import (
     who_acts,
 )
 from gpu_core.decisions.checks.prefect.pool_commands import worker_command
+from gpu_core.decisions.model.errors import sentences
+from gpu_core.decisions.model.units import count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ def lease_findings(
         yield ok(
             "lease.holder",
             f"{lease.holder} {does}, renewed {max(0.0, lease.age_s(now) or 0.0):.0f} s ago, "
-            f"in {lease.namespace}; {lease.transitions} changes so far",
+            f"in {lease.namespace} ({count(lease.transitions, 'change')} so far)",
         )
     elif ours:
         yield _not_held(pool, ours[0], now)
@@ -143,7 +145,7 @@ def ledgers_finding(
         return None
     own = None if cluster is None else Installation(cluster=cluster, namespace="")
     text = f"{who_acts(in_prefect, own)}, using a different ledger"
-    return failed("lease.ledgers", text, f"{OTHER_LEDGER}; {CHOOSE}")
+    return failed("lease.ledgers", text, sentences(OTHER_LEDGER, CHOOSE))
 
 
 def _not_held(pool: str, lease: SeenLease, now: datetime) -> Finding:

@@ -60,11 +60,11 @@ def node_findings(nodes: Sequence[SeenNode], *, may_add: bool) -> Iterator[Findi
     without = sum(node.facts is None and node.error is None for node in nodes)
     counted = f"{count(total, 'GPU')} on {count(len(good), 'node')}"
     kinds = ", ".join(f"{name} {number}" for name, number in sorted(gpus.items()) if number)
-    rest = f"; {count(without, 'node')} without GPUs" if without else ""
+    rest = f" ({count(without, 'node')} without GPUs)" if without else ""
     if total:
         yield ok("nodes.gpus", f"{counted}: {kinds}{rest}")
     elif may_add:
-        yield ok("nodes.gpus", f"No GPUs found{rest}; nodes can be added by the provisioner")
+        yield ok("nodes.gpus", f"No GPUs found{rest}. Nodes can be added by the provisioner")
     else:
         yield failed(
             "nodes.gpus",
@@ -126,7 +126,7 @@ def _troubles(node: SeenNode) -> Iterator[Finding]:
 
 def _held_finding(node: Node, held: Sequence[HeldGpu]) -> Finding:
     others = withheld_gpus(node)
-    rest = f"; {count(others, 'other GPU')} may remain idle until it is withdrawn" if others else ""
+    rest = f". {count(others, 'other GPU')} may remain idle until it is withdrawn" if others else ""
     why = "; ".join(f"{gpu.gpu_id} is held: {gpu.reason}" for gpu in held)
     return warning(
         "nodes.held",

@@ -32,8 +32,8 @@ def missing_pool_finding(pool: str, known: Collection[str], worker_type: str | N
     return failed(
         "prefect.pool",
         f"Work pool {pool!r} not found on this server"
-        + ("" if meant is None else f"; did you mean {meant!r}?")
-        + f"; its GPU pools: {listed(known)}",
+        + (". " if meant is None else f". Did you mean {meant!r}? ")
+        + f"GPU pools: {listed(known)}",
         setup_command(pool, worker_type or OUR_TYPES[0]),
     )
 

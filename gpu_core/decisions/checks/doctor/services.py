@@ -149,7 +149,7 @@ def machine_findings(gpus: tuple[SeenGpu, ...], virtual_gpus: int, users: int) -
         users: Processes that compute on the machine's GPUs now.
     """
     if virtual_gpus:
-        real = f"; {count(len(gpus), 'physical GPU')} not used" if gpus else ""
+        real = f" ({count(len(gpus), 'physical GPU')} not used)" if gpus else ""
         yield ok(
             "gpus.virtual", f"{count(virtual_gpus, 'virtual GPU')} defined in the policy{real}"
         )

@@ -62,7 +62,7 @@ def prefect_version_finding(client: str, server: str | None, *, is_cloud: bool) 
     """
     check = "versions.prefect-server"
     if is_cloud:
-        return ok(check, f"Prefect Cloud; the client is {client}")
+        return ok(check, f"Prefect Cloud (client version: {client})")
     if server is None:
         return unknown(check, f"Unable to determine the server version (client version: {client})")
     here, there = _numbers(client), _numbers(server)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpu_core.decisions.kubernetes.lint import LintFinding, Severity
-from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput, sentences
 from gpu_core.decisions.model.pydantic_errors import InvalidInputs, line_of
 
 INVALID = "invalid-input"
@@ -68,7 +68,7 @@ def of_manifest(
         place=place,
         path=finding.path,
         line=_line_of(finding.path, lines) or document_line,
-        message=f"{finding.problem}; {finding.remedy}",
+        message=sentences(finding.problem, finding.remedy),
     )
 
 

@@ -8,7 +8,7 @@ from gpu_core.decisions.kubernetes.lint import Severity, lint
 from gpu_core.decisions.kubernetes.manifests.job import build_job
 from gpu_core.decisions.kubernetes.manifests.launch import Launch, Wanted
 from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
-from gpu_core.decisions.model.errors import InvalidInput, nearest_name
+from gpu_core.decisions.model.errors import InvalidInput, nearest_name, sentences
 from gpu_core.decisions.model.pydantic_errors import known_names, mistakes_in
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.model.workload import Shape
@@ -42,7 +42,7 @@ def template_findings(
         yield _error(
             "job_configuration",
             f"uses the variable {name!r}, which variables.properties does not have"
-            + ("" if meant is None else f"; did you mean {meant!r}?"),
+            + ("" if meant is None else f". Did you mean {meant!r}?"),
         )
     yield from _default_findings(properties, has_pods=has_pods)
     missing = sorted({*newest.get("variables", {}).get("properties", {})} - {*properties})
@@ -52,7 +52,7 @@ def template_findings(
             code="variables-missing",
             path=_PROPERTIES,
             message=f"lacks {count(len(missing), 'job variable')} of this version "
-            f"({', '.join(missing)}); `prefect-gpu setup` adds them to the pool",
+            f"({', '.join(missing)}). To add them to the pool, run `prefect-gpu setup`.",
         )
 
 
@@ -73,7 +73,7 @@ def job_findings(manifest: Mapping[str, Any], policy: KubernetesPolicy) -> Itera
             code=finding.code,
             place="the Job of a run",
             path=finding.path,
-            message=f"{finding.problem}; {finding.remedy}",
+            message=sentences(finding.problem, finding.remedy),
         )
 
 

@@ -70,11 +70,11 @@ def doubt_of_gpu_type(name: str, policy: Policy | None) -> str | None:
     meant = _gpu_type_meant(name, prices)
     unpriced = "" if name in prices else "has no price and "
     if meant:
-        return f"{name!r} {unpriced}is not in the catalog; did you mean {alternatives(meant)}?"
+        return f"{name!r} {unpriced}is not in the catalog. Did you mean {alternatives(meant)}?"
     is_known = name in prices or name in GPU_TYPES
     if policy is None or is_known or name in dict(_offered_gpu_types(policy)).values():
         return None
-    return f"{name!r} {unpriced}is not in the catalog; add prices.{name} if the pool has it"
+    return f"{name!r} {unpriced}is not in the catalog. Add prices.{name} if the pool has it."
 
 
 def doubt_of_team(name: str, policy: Policy) -> str | None:
@@ -84,10 +84,10 @@ def doubt_of_team(name: str, policy: Policy) -> str | None:
     """
     known = dict.fromkeys(team for _, teams in _team_sections(policy) for team in teams)
     meant = None if name in known else _misspelled(name, known)
-    question = "" if meant is None else f"; did you mean {meant!r}?"
+    question = "" if meant is None else f". Did you mean {meant!r}?"
     quotas = policy.quotas
     if quotas is not None and quotas.unlisted == "refused" and name not in quotas.teams:
-        remedy = question or f"; add quotas.teams.{name}"
+        remedy = question or f". Add quotas.teams.{name}."
         return f"{name!r} has no quota and quotas.unlisted is refused: its runs never start{remedy}"
     return None if meant is None else f"{name!r} is not in the policy{question}"
 
@@ -96,7 +96,7 @@ def _gpu_types(policy: Policy) -> Iterator[_Doubt]:
     for path, name in _named_gpu_types(policy):
         if path.startswith("prices."):
             meant = _gpu_type_meant(name, ())
-            message = f"{name!r} is not in the catalog; did you mean {alternatives(meant)}?"
+            message = f"{name!r} is not in the catalog. Did you mean {alternatives(meant)}?"
             doubt = message if meant else None
         else:
             doubt = doubt_of_gpu_type(name, policy)
@@ -167,8 +167,8 @@ def _teams(policy: Policy) -> Iterator[_Doubt]:
             yield _Doubt(
                 code=MISSPELLED_TEAM,
                 path=path,
-                message=f"{name!r} is close to the team {meant!r} of {known[meant]}; "
-                "did you mean that?",
+                message=f"{name!r} is close to the team {meant!r} of {known[meant]}. "
+                "Did you mean that?",
             )
         known.setdefault(name, section)
 
@@ -190,7 +190,7 @@ def _queues(policy: Policy) -> Iterator[_Doubt]:
             yield _Doubt(
                 code=MISSPELLED_QUEUE,
                 path=f"priorities.{name}",
-                message=f"{name!r} is not one of the usual queues; did you mean {meant!r}?",
+                message=f"{name!r} is not one of the usual queues. Did you mean {meant!r}?",
             )
 
 

@@ -60,8 +60,8 @@ def who_acts(claim: PoolClaim, own: Installation | None) -> str:
 
 
 CHOOSE = (
-    "uninstall one of the two, or give one a pool of its own; "
-    f"this one acts {count(DURATION_S // 60, 'minute')} after the last worker of the other ends"
+    "uninstall one of the two, or give one a pool of its own. "
+    f"This one acts {count(DURATION_S // 60, 'minute')} after the last worker of the other ends"
 )
 """The remedy for two installations of one pool."""
 

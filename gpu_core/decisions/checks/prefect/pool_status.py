@@ -148,9 +148,9 @@ def _stranger_notice(pool: PoolStatus, worker: SeenWorker) -> PoolNotice:
     return PoolNotice(
         f"worker {worker.name}",
         f"Worker {worker.name!r} of type {kind!r} starts runs in this pool without allocating "
-        "GPUs. Please stop it and start the correct worker: "
-        f"{worker_command(pool.name, pool.worker_type)} ; a pool of its own "
-        f"type is made with: prefect work-pool create {kind}-pool --type {kind}",
+        "GPUs. Please stop it and start the correct worker with "
+        f"`{worker_command(pool.name, pool.worker_type)}`. To create a pool of its own type, run "
+        f"`prefect work-pool create {kind}-pool --type {kind}`.",
         over=f"Worker {worker.name!r} of type {kind!r} is gone",
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpu_core.decisions.kubernetes.nodes.labels import capacity_type_of
 from gpu_core.decisions.model.cluster import SPOT
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -34,7 +35,8 @@ class LintFinding:
     severity: Severity = Severity.ERROR
 
     def __str__(self) -> str:
-        return f"{self.severity.value} {self.code} at {self.path}: {self.problem}; {self.remedy}"
+        place = f"{self.severity.value} {self.code} at {self.path}"
+        return sentences(f"{place}: {self.problem}", self.remedy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ def retries(job: JobPlace) -> Iterator[LintFinding]:
             problem=(
                 "Kubernetes would create a replacement pod in addition to the worker's next attempt"
             )
-            + ("" if limit is not None else "; defaults to 6"),
+            + ("" if limit is not None else " (the default is 6)"),
             remedy="set 0",
         )
     if job.pod_spec.get("restartPolicy") != "Never":

@@ -72,7 +72,7 @@ def require_a_use(request: PodRequest, flow_name: str, nodes: int, *, has_deploy
             "framework" if request.framework != "none" else "container_command",
             "leaves no node for the flow that was submitted",
             got=request.framework if request.framework != "none" else _shown(request),
-            remedy="leave it out, or set nodes to 2 or more and framework to none: then the first "
+            remedy="leave it out, or set nodes to 2 or more and framework to none. Then the first "
             "node runs the flow and the others run container_command",
         )
 

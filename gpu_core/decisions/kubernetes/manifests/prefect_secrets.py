@@ -86,7 +86,7 @@ def plain_key_warnings(
     remedies[_HEADERS] = "in the policy's kubernetes.secrets"
     return tuple(
         f"{variable} is stored in plain text in every flow's Job and is visible to all "
-        f"users with access to Jobs or pods; specify a Secret that contains it {remedy}"
+        f"users with access to Jobs or pods. Specify a Secret that contains it {remedy}."
         for variable, remedy in remedies.items()
         if environment.get(variable) and variable not in in_secrets
     )

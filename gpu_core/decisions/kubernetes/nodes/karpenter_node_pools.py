@@ -111,7 +111,7 @@ def _not_understood(
         elif operator not in _OPERATORS:
             yield f"its requirement on {key} has the unsupported operator {operator}"
         elif key == ZONE_LABEL and operator not in {"In", "Exists"}:
-            yield f"its requirement on {key} has the operator {operator}; use In to specify zones"
+            yield f"its requirement on {key} has the operator {operator} instead of In with zones"
 
 
 def _is_about_machines(key: str) -> bool:

@@ -131,6 +131,6 @@ def _application(command: Sequence[str]) -> tuple[str | None, str, tuple[str, ..
             "container_command",
             "does not begin with a Spark application",
             got=" ".join(command),
-            allowed="a .py, .R or .jar file with its arguments; --class NAME before a .jar",
+            allowed="a .py, .R or .jar file with its arguments, and --class NAME before a .jar",
         )
     return main_class, words[0], words[1:]

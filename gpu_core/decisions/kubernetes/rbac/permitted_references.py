@@ -127,6 +127,6 @@ def _names(found: Collection[Reference], what: Referred) -> set[str]:
 
 
 def _allowed(name: str, known: Collection[str]) -> str:
-    text = f"allowed: {listed(known)}"
+    allowed = listed(known)
     meant = alternatives(nearest_name(name, known))
-    return text if meant is None else f"{text}; did you mean {meant}?"
+    return f"allowed: {allowed}" if meant is None else f"did you mean {meant}? Allowed: {allowed}"

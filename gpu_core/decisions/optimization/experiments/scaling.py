@@ -64,7 +64,7 @@ class DayDemand:
                     "startup_s",
                     "is so long that the queue is not empty again within the hour",
                     got=self.startup_s,
-                    remedy="a shorter one, a lower target_load, or a day with smaller steps",
+                    remedy="use a shorter one, a lower target_load, or a day with smaller steps",
                 )
 
     @property
@@ -229,7 +229,7 @@ def _require_simulable(plan: ReplicaPlan, demand: DayDemand, service_s: float) -
             "startup_s",
             f"gives over {_MOST_REQUESTS:,} requests to simulate",
             got=startup_s,
-            remedy="a shorter one, or a lower peak_load",
+            remedy="use a shorter one, or a lower peak_load",
         )
 
 

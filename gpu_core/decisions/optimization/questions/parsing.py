@@ -78,7 +78,7 @@ def parse_question(text: str, now: datetime) -> Asked:
         "is not one of the known questions",
         got=" ".join(text.split()),
         allowed=f"such as {', '.join(nearest)}",
-        remedy="docs/questions.md lists all of them",
+        remedy="for all questions, see docs/questions.md",
     )
 
 

@@ -89,7 +89,7 @@ def sweep_problem(
         return InvalidInput(
             "deployment", f"keeps no checkpoints: trial {lost.number} was stopped without one",
             got=deployment,
-            remedy="give a larger first_rung_usd; or save with checkpointing() in its flow, and "
+            remedy="give a larger first_rung_usd, or save with checkpointing() in its flow and "
             f"{_ANEW}",
         )  # fmt: skip
     unstopped = next((trial for trial in trials if _is_unstopped(trial, now)), None)
@@ -99,7 +99,7 @@ def sweep_problem(
             f"trial {unstopped.number} has spent its own, and runs on",
             got=deployment,
             remedy="set capacity.at_budget: stop in the policy of its pool's worker, or see that "
-            "the worker runs; then start the sweep again",
+            "the worker runs. Then start the sweep again",
         )  # fmt: skip
     unpriced = next((trial for trial in trials if trial.is_unpriced), None)
     if unpriced is not None:

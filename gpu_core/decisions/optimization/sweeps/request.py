@@ -147,7 +147,7 @@ def _trials(
     if twice is not None:
         raise InvalidInput(
             field, "has a trial twice", got=twice,
-            remedy="to repeat a trial give it another seed",
+            remedy="to repeat a trial, give it another seed",
         )  # fmt: skip
     return found
 

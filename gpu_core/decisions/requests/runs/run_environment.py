@@ -67,7 +67,7 @@ def parse_variable_names(text: str | Sequence[str]) -> tuple[str, ...]:
     names = re.split(r"[,\s]+", text.strip()) if isinstance(text, str) else list(text)
     for name in filter(None, names):
         if not _PATTERN.fullmatch(name):
-            raise ValueError(f"{name!r} is not a variable's name; allowed: NAME, or PREFIX_*")
+            raise ValueError(f"{name!r} is not a variable's name. Allowed: NAME, or PREFIX_*")
     return tuple(filter(None, names))
 
 

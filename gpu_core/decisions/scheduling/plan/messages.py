@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from gpu_core.decisions.model.cluster import Allocation, Node, Placement
+from gpu_core.decisions.model.errors import ended
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.model.workload import Hold, Workload
@@ -79,7 +80,7 @@ def with_choices(explanation: Explanation, workload: Workload) -> Explanation:
         if why is not None:
             explanation = replace(
                 explanation,
-                summary=f"{explanation.summary} {word}: {why}.",
+                summary=ended(f"{explanation.summary} {word}: {why}"),
                 numbers={**explanation.numbers, name: why},
             )
     return explanation

@@ -97,11 +97,11 @@ def silence_text(node: str, since: datetime, policy: KubernetesPolicy) -> str:
             "automatically"
         )
         if policy.fenced_after_s is None
-        else f"the run is restarted after {policy.fenced_after_s} seconds without a report"
+        else f"The run is restarted after {policy.fenced_after_s} seconds without a report"
     )
     return (
         f"Node {node} has not reported since {since:%H:%M:%S} UTC and this run may still be "
-        f"running there; {by_time}. If the machine is powered off, run `kubectl delete node "
+        f"running there. {by_time}. If the machine is powered off, run `kubectl delete node "
         f"{node}` or `kubectl taint node {node} "
         "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute`."
     )

@@ -20,6 +20,7 @@ from gpu_core.decisions.kubernetes.nodes.held_gpus import (
 )
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.decisions.model.gpu_health import HealthVerdict, HeldGpu, move_reason
 from gpu_core.decisions.model.units import count, format_usd
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
@@ -266,8 +267,9 @@ class GpuHealthWatch:
             found_at=finding.found_at,
         )
         _log.error(
-            "%s on node %s is held (%s): %s; %s, then free it with %s",
-            *(gpu_id, name, finding.verdict, finding.reason, finding.remedy, free_command(name)),
+            "%s on node %s is held (%s): %s",
+            *(gpu_id, name, finding.verdict),
+            sentences(finding.reason, f"{finding.remedy}, then free it with {free_command(name)}"),
         )
         self._wake()
 
@@ -283,7 +285,10 @@ class GpuHealthWatch:
             return
         self._said[key] = finding
         _log.warning(
-            "%s on node %s is degraded: %s; %s", key[1], key[0], finding.reason, finding.remedy
+            "%s on node %s is degraded: %s",
+            key[1],
+            key[0],
+            sentences(finding.reason, finding.remedy),
         )
 
     async def _write(self) -> None:
@@ -303,7 +308,8 @@ class GpuHealthWatch:
                 await self._api.patch(f"/api/v1/nodes/{name}", body)
             except KubernetesError as error:
                 self._rights.note(error, _FORGOTTEN)
-                _log.debug("Failed to record held GPUs on node %s; will retry: %s", name, error)
+                why = sentences(str(error), "the worker retries after the next GPU check")
+                _log.debug("Failed to record held GPUs on node %s: %s", name, why)
 
     def _note_failure(self, failure: str) -> None:
         if self._failure is None:

@@ -6,6 +6,7 @@ import anyio
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
 from gpu_core.worker.operations.throttle import Throttle
 
@@ -38,6 +39,7 @@ class NodePools:
             if error.is_retryable:
                 return self._found
             if not error.is_missing:
-                _log.warning("Failed to list NodePools; ignoring them: %s", error)
+                why = sentences(str(error), "NodePools are ignored")
+                _log.warning("Failed to list NodePools: %s", why)
             return ()
         return tuple(answer.get("items") or ())

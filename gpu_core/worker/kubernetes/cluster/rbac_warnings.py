@@ -4,6 +4,7 @@ import logging
 
 from gpu_core.adapters.kubernetes import KubernetesError
 from gpu_core.decisions.kubernetes.status.api_errors import GRANTED_BY, missing_right
+from gpu_core.decisions.model.errors import sentences
 
 NO_OUTPUT = "pod output is not available in the logs of runs"
 """The consequence of a missing right to `pods/log`."""
@@ -28,4 +29,4 @@ class MissingRights:
         if right is None or right in self._logged:
             return
         self._logged.add(right)
-        _log.warning("The worker is not permitted to %s: %s; %s", right, lost, GRANTED_BY)
+        _log.warning("The worker is not permitted to %s: %s", right, sentences(lost, GRANTED_BY))

@@ -14,6 +14,7 @@ from gpu_core.decisions.kubernetes.nodes.virtual_nodes import wanted_for
 from gpu_core.decisions.kubernetes.status.api_errors import why_refused
 from gpu_core.decisions.kubernetes.status.outcome import Cause
 from gpu_core.decisions.kubernetes.status.pod_pending import refused
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.decisions.policy.kubernetes import SecretReference
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.runs.run_context import RunContext
@@ -171,6 +172,9 @@ def started_as(created: Json) -> Started:
 def _require_signing_key(policy: Policy) -> None:
     if SIGNING_KEY_VARIABLE not in policy.kubernetes.secrets:
         raise Unavailable(
-            "the policy requires signed checkpoints but does not specify a Secret with the "
-            f"signing key; {SIGNING_KEY_HELP}"
+            sentences(
+                "the policy requires signed checkpoints but does not specify a Secret with the "
+                "signing key",
+                SIGNING_KEY_HELP,
+            )
         )

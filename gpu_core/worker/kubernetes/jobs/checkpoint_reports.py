@@ -12,6 +12,7 @@ from gpu_core.adapters.files.run_files import CheckpointReport, checkpoint_repor
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.decisions.checkpoints.progress_labels import progress_values
 from gpu_core.decisions.checkpoints.report_labels import from_labels
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.decisions.requests.runs.run_context import MICRO_BATCH_LABEL
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.operations.throttle import Throttle
@@ -38,7 +39,8 @@ class CheckpointReports:
         try:
             await self._read(attempts)
         except Exception as error:
-            _log.debug("Failed to read checkpoint reports; will retry: %s", error)
+            why = sentences(str(error), "the worker retries with the next poll")
+            _log.debug("Failed to read checkpoint reports: %s", why)
 
     def _is_due(self, attempts: Sequence[AttemptState]) -> bool:
         now_s = anyio.current_time()

@@ -18,6 +18,7 @@ from gpu_core.decisions.checks.prefect.pool_claim import (
     PoolClaim,
     who_acts,
 )
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.worker.kubernetes.leadership.installation_claim import ClaimPool, InstallationClaim
 from gpu_core.worker.operations.threads import in_thread
 
@@ -115,10 +116,10 @@ class ClusterLeadership:
             place = f"{name} in namespace {self._namespace}"
             return f"failed to acquire the lease {place}: {lease.failure}"
         if self._has_lease() and self._claim is not None and self._claim.other is not None:
-            return f"{who_acts(self._claim.other, self._claim.installation)}; {CHOOSE}"
+            return sentences(who_acts(self._claim.other, self._claim.installation), CHOOSE)
         if self._has_claim() and self._in_prefect is not None and self._in_prefect.other:
             other = who_acts(self._in_prefect.other, self._in_prefect.installation)
-            return f"{other}, with another ledger; {OTHER_LEDGER}; {CHOOSE}"
+            return sentences(f"{other}, with another ledger", OTHER_LEDGER, CHOOSE)
         holder = lease.holder if lease is not None else None
         return (
             f"{holder or 'another one'} holds the lease {name} and is active for this installation"

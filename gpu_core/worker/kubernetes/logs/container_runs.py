@@ -14,11 +14,13 @@ from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.kubernetes.manifests.names import HEAD, ROLE_LABEL, SUBMITTER
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.worker.attempts.run_log import OutputLog
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.kubernetes.logs.log_position import LogLine, LogPosition
 from gpu_core.worker.kubernetes.logs.output import ContainerOutput, OutputFollower
 from gpu_core.worker.kubernetes.logs.written_output import WrittenOutput
+from gpu_core.worker.operations.outage_errors import RETRIED_IN_CYCLE
 from gpu_core.worker.prefect.batch_loader import BatchLoader
 from gpu_core.worker.prefect.starts_first import StartsFirst
 
@@ -168,9 +170,9 @@ class ContainerRuns:
                     await self._report_running(running)
         except Exception as error:
             _log.debug(
-                "Failed to set flow run %r to Running state; will retry: %s",
+                "Failed to set flow run %r to Running state: %s",
                 running.record.name,
-                error,
+                sentences(str(error), RETRIED_IN_CYCLE),
             )
         finally:
             self._being_reported.discard(attempt_id)

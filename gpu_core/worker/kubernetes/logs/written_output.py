@@ -12,6 +12,7 @@ from prefect.client.schemas.sorting import LogSort
 from prefect.logging.handlers import APILogHandler
 
 from gpu_core.adapters.prefect.paging import read_pages
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.worker.attempts.run_log import output_log_name
 from gpu_core.worker.kubernetes.logs.log_position import OVERLAP, LogLine
 from gpu_core.worker.operations.outage_errors import is_unanswered
@@ -57,7 +58,8 @@ class WrittenOutput:
                             error,
                         )
                         return ()
-                    _log.debug("Failed to stream logs from pod %s; will retry: %s", pod, error)
+                    why = sentences(str(error), f"retrying in {_RETRY_S:.0f} seconds")
+                    _log.debug("Failed to stream logs from pod %s: %s", pod, why)
                 await anyio.sleep(_RETRY_S)
 
     async def _send_what_is_queued(self) -> None:

@@ -36,7 +36,7 @@ def machine_gpus() -> tuple[DiscoveredGpu, ...]:
     except TimeoutError as error:
         raise GpuDiscoveryError(
             f"the NVIDIA driver is installed but did not respond within {_ANSWER_S:.0f} "
-            "seconds; check whether `nvidia-smi` works"
+            "seconds. Check whether `nvidia-smi` works."
         ) from error
 
 

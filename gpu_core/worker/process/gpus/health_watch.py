@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from gpu_core.adapters.nvml import GpuDiscoveryError, GpuSampler
 from gpu_core.adapters.nvml.sample_source import SampleSource
+from gpu_core.decisions.model.errors import sentences
 from gpu_core.decisions.model.gpu_health import HealthVerdict
 from gpu_core.decisions.telemetry.health import GpuHealth, HealthFinding
 from gpu_core.decisions.telemetry.history import GpuWindow, MinuteHistory
@@ -97,7 +98,7 @@ class HealthWatch:
         try:
             return self.look(datetime.now(UTC))
         except Exception:
-            _log.exception("Failed to check the health of local GPUs; will retry in 5 minutes")
+            _log.exception("Failed to check the health of local GPUs. Retrying in 5 minutes.")
             return _LONGEST_PAUSE_S
 
     def look(self, now: datetime) -> float:
@@ -144,19 +145,24 @@ class HealthWatch:
 
     def _act(self, gpu_id: str, finding: HealthFinding) -> None:
         if finding.verdict is HealthVerdict.DEGRADED:
-            _log.warning("%s is degraded: %s; %s", gpu_id, finding.reason, finding.remedy)
+            _log.warning("%s is degraded: %s", gpu_id, sentences(finding.reason, finding.remedy))
             return
         try:
             self._held.hold(gpu_id, finding)
         except OSError as error:
             if gpu_id not in self._unwritten:
-                _log.error("Failed to hold %s; will retry: %s", gpu_id, error)
+                why = sentences(str(error), "the worker retries with the next sample")
+                _log.error("Failed to hold %s: %s", gpu_id, why)
             self._unwritten.add(gpu_id)
             return
         self._unwritten.discard(gpu_id)
         _log.error(
-            "%s is held (%s): %s; %s, then free it with `prefect-gpu gpus free %s`",
-            *(gpu_id, finding.verdict, finding.reason, finding.remedy, gpu_id),
+            "%s is held (%s): %s",
+            *(gpu_id, finding.verdict),
+            sentences(
+                finding.reason,
+                f"{finding.remedy}, then free it with `prefect-gpu gpus free {gpu_id}`",
+            ),
         )
         with suppress(RuntimeError):  # the loop that it wakes is closed
             self._wake()

@@ -9,6 +9,7 @@ import psutil
 
 from gpu_core.adapters.nvml import GpuDiscoveryError
 from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.errors import ended
 from gpu_core.decisions.telemetry.virtual_gpus import VIRTUAL_PREFIX
 from gpu_core.worker.process.gpus.gpu_usage import ProcessesByGpu, UsageReader
 
@@ -79,16 +80,16 @@ class OccupiedGpus:
         """Log it once, and again when the last reading no longer counts."""
         if self._failure is None:
             _log.warning(
-                "Failed to list the processes on the GPUs of this machine: %s. Using the "
+                "Failed to list the processes on the GPUs of this machine: %s Using the "
                 "previous list for up to %.0f seconds.",
-                *(failure, VALID_S),
+                *(ended(failure), VALID_S),
             )
             self._failure = failure
         if not self._is_unknown and self._clock_s() - self._read_at_s > VALID_S:
             _log.error(
-                "No runs are started on the GPUs of this machine until NVML responds: %s. "
+                "No runs are started on the GPUs of this machine until NVML responds: %s "
                 "Check whether `nvidia-smi` works. Active runs are not affected.",
-                failure,
+                ended(failure),
             )
             self._is_unknown = True
 

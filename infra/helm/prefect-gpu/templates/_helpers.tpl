@@ -115,7 +115,7 @@ Takes a list: the prefix and the text.
 {{- $names := list -}}
 {{- range $values.runs.namespaces -}}
 {{- if eq .name $.Release.Namespace -}}
-{{- fail (printf "runs.namespaces names %s, the namespace of the release: runs there could mount the worker's Secrets; install the release in another namespace" .name) -}}
+{{- fail (printf "runs.namespaces names %s, the namespace of the release: runs there could mount the worker's Secrets. Install the release in another namespace" .name) -}}
 {{- end -}}
 {{- if has .name $names -}}
 {{- fail (printf "runs.namespaces names %s twice" .name) -}}

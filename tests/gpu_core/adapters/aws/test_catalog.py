@@ -234,33 +234,33 @@ def timeout() -> Exception:
     [
         pytest.param(
             access_denied,
-            "spot prices in us-east-1: AWS denied the request; tried "
-            "ec2:DescribeSpotPriceHistory; allow ec2:DescribeSpotPriceHistory for this role",
+            "spot prices in us-east-1: AWS denied the request. The call was "
+            "ec2:DescribeSpotPriceHistory. Allow ec2:DescribeSpotPriceHistory for this role.",
             id="a right is missing",
         ),
         pytest.param(
             timeout,
-            "spot prices in us-east-1: the request to AWS timed out after 20 seconds; tried "
-            "ec2:DescribeSpotPriceHistory; try again with a longer timeout",
+            "spot prices in us-east-1: the request to AWS timed out after 20 seconds. The call "
+            "was ec2:DescribeSpotPriceHistory. Try again with a longer timeout.",
             id="no answer",
         ),
         pytest.param(
             NoCredentialsError,
-            "spot prices in us-east-1: no AWS credentials were found; tried "
-            "ec2:DescribeSpotPriceHistory; set AWS_PROFILE or assign a role to the machine",
+            "spot prices in us-east-1: no AWS credentials were found. The call was "
+            "ec2:DescribeSpotPriceHistory. Set AWS_PROFILE or assign a role to the machine.",
             id="no credentials",
         ),
         pytest.param(
             throttled,
-            "spot prices in us-east-1: AWS answered RequestLimitExceeded; tried "
-            "ec2:DescribeSpotPriceHistory; try again later",
+            "spot prices in us-east-1: AWS answered RequestLimitExceeded. The call was "
+            "ec2:DescribeSpotPriceHistory. Try again later.",
             id="too many calls",
         ),
         pytest.param(
             lambda: KeyError("SpotPrice"),
             "spot prices in us-east-1: unexpected response from AWS "
-            "(KeyError('SpotPrice')); tried ec2:DescribeSpotPriceHistory; please report "
-            "this issue and include the response",
+            "(KeyError('SpotPrice')). The call was ec2:DescribeSpotPriceHistory. Please report "
+            "this issue and include the response.",
             id="an answer of another form",
         ),
     ],

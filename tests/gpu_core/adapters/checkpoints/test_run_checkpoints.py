@@ -313,7 +313,7 @@ def test_a_store_that_cannot_be_reached_is_refused_at_the_start(tmp_path: Path) 
     """Hours before the first save would have failed."""
     (tmp_path / "file").write_bytes(b"")
     want_error = (
-        r"file/3f0c cannot be used: NotADirectoryError.*; set `checkpoint_uri` to a directory"
+        r"file/3f0c cannot be used: NotADirectoryError.*\. Set `checkpoint_uri` to a directory"
     )
     with pytest.raises(StoreMisconfigured, match=want_error):
         open_attempt(LocalStore(tmp_path / "file"), 1)
@@ -321,7 +321,7 @@ def test_a_store_that_cannot_be_reached_is_refused_at_the_start(tmp_path: Path) 
 
 def test_a_bucket_that_does_not_exist_is_refused_at_the_start(s3_uri: str) -> None:
     """The error says which store, and what to check."""
-    want_error = r"s3://no-such-bucket.*NoSuchBucket.*; create the bucket or correct"
+    want_error = r"s3://no-such-bucket.*NoSuchBucket.*\. Create the bucket or correct"
     with pytest.raises(StoreMisconfigured, match=want_error):
         open_attempt(open_store("s3://no-such-bucket/x"), 1)
 
@@ -330,13 +330,13 @@ def test_a_bucket_that_does_not_exist_is_refused_at_the_start(s3_uri: str) -> No
     ("uri", "environment", "want_error"),
     [
         pytest.param("s3://b/x", {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""},
-                     "NoCredentialsError.*; set AWS_ACCESS_KEY_ID", id="no credentials"),
+                     "NoCredentialsError.*[.] Set AWS_ACCESS_KEY_ID", id="no credentials"),
         pytest.param("s3://b/x", {"AWS_PROFILE": "typo"},
-                     "ProfileNotFound.*typo.*; correct AWS_PROFILE", id="no such profile"),
+                     "ProfileNotFound.*typo.*[.] Correct AWS_PROFILE", id="no such profile"),
         pytest.param("s3://b/x", {"AWS_ENDPOINT_URL_S3": "localhost:9000"},
-                     "Invalid endpoint: localhost:9000; correct AWS_ENDPOINT", id="endpoint"),
+                     "Invalid endpoint: localhost:9000[.] Correct AWS_ENDPOINT", id="endpoint"),
         pytest.param("s3://No_Bucket!/x", {},
-                     "ParamValidationError.*; correct the bucket's name", id="no bucket's name"),
+                     "ParamValidationError.* Correct the bucket's name", id="no bucket's name"),
     ],
 )  # fmt: skip
 def test_a_store_that_is_configured_wrongly_says_what_to_correct(

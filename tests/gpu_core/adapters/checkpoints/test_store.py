@@ -274,7 +274,7 @@ def test_addresses_of_buckets(s3_uri: str, address: str) -> None:
         pytest.param("ftp://u:hidden@host", r"\(got 'ftp://u:\*\*\*@host'\)", id="a password"),
         pytest.param("s3:///x", "checkpoint_uri names no bucket", id="an empty bucket"),
         pytest.param("gs://b/x", r"has an unknown scheme \(got 'gs://b/x'\)", id="another cloud"),
-        pytest.param("s3a://b/x", "did you mean 's3'", id="Hadoop's spelling"),
+        pytest.param("s3a://b/x", "Did you mean 's3'", id="Hadoop's spelling"),
     ],
 )
 def test_what_is_no_address(address: str, want_error: str) -> None:

@@ -101,7 +101,7 @@ def test_a_saved_catalog_is_read_again_and_comes_before_the_snapshot(tmp_path: P
         pytest.param(
             "x.yaml",
             OWN.replace("gpu_count: 8", "gpu_count: 8\n    gpu_count: 4"),
-            "x.yaml:9: instance_types.dgx-1.gpu_count comes twice; remove one; the first is in",
+            "x.yaml:9: instance_types.dgx-1.gpu_count comes twice. Remove one. The first is in",
             id="a key twice",
         ),
     ],
@@ -118,5 +118,5 @@ def test_a_file_that_cannot_be_used(
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     for name in ("x.json", "x.yaml"):
-        with pytest.raises(InvalidInput, match=r"x\.\w+ does not exist; name a .* price sheet"):
+        with pytest.raises(InvalidInput, match=r"x\.\w+ does not exist. Name a .* price sheet"):
             load_sheet(tmp_path / name)

@@ -26,7 +26,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         pytest.param(f"x: 1\na: {'9' * 5000}", ":2 has a value that cannot be", id="5,000 digits"),
         pytest.param("a: &a\n  b: *a", ":1 has an alias of itself", id="a cycle"),
         pytest.param("x: 1\ny: a\0b", ":2 has a character that YAML does not allow", id="NUL"),
-        pytest.param("[" * 2000, f"nested too deeply; allowed: {MOST_LEVELS} levels", id="lists"),
+        pytest.param("[" * 2000, f"nested too deeply. Allowed: {MOST_LEVELS} levels", id="lists"),
         pytest.param("a: " + "{a: " * 1500, "nested too deeply", id="mappings"),
         pytest.param(BOMB, "holds too much, with its aliases followed", id="an alias bomb"),
         pytest.param("x: " + "a" * MOST_BYTES, "too large for a policy file", id="megabytes"),
@@ -48,7 +48,7 @@ def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, content: str, want:
 def test_other_encodings_are_named(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_bytes("version: 1".encode("utf-16"))
-    with pytest.raises(InvalidInput, match="name a readable policy file in UTF-8"):
+    with pytest.raises(InvalidInput, match="Name a readable policy file in UTF-8"):
         read_yaml(path, "policy file")
 
 

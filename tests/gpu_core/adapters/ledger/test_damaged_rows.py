@@ -131,7 +131,7 @@ def test_a_damaged_machine_is_named_and_the_others_are_counted(database, caplog,
     assert known.last_look == at(1)
     (logged,) = [record.getMessage() for record in caplog.records]
     assert logged == (
-        f"Failed to parse the ledger row of i-2: capacity_intervals.{column}; the row is ignored"
+        f"Failed to parse the ledger row of i-2: capacity_intervals.{column}. The row is ignored"
     )
 
 

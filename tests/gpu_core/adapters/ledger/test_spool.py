@@ -66,7 +66,7 @@ def test_a_full_spool_takes_no_more_and_says_so(tmp_path: Path) -> None:
     size = 900
     spool = Spool(tmp_path / "spool", most_bytes=size)
     spool.append(record(1))
-    with pytest.raises(SpoolFull, match="of 900 bytes; no runs are started until the ledger"):
+    with pytest.raises(SpoolFull, match=r"of 900 bytes\. No runs are started until the ledger"):
         fill(spool)
     assert (tmp_path / "spool").stat().st_size <= size
     assert numbers(spool) == [f"d-{n}" for n in range(1, len(numbers(spool)) + 1)]

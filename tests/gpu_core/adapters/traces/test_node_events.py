@@ -70,7 +70,7 @@ def test_the_events_of_a_file(
     ("lines", "message"),
     [
         pytest.param([line(1, "failure", "n2")], "events:1: node is no node", id="unknown node"),
-        pytest.param([line(1, "fialure")], "did you mean 'failure'", id="unknown event"),
+        pytest.param([line(1, "fialure")], "Did you mean 'failure'", id="unknown event"),
         pytest.param([line(-1, "failure")], "events:1: at_s", id="before the trace"),
         pytest.param([line(1, "failure", lasts_s=3)], "lasts_s is not a known", id="unknown name"),
         pytest.param(
@@ -81,7 +81,7 @@ def test_the_events_of_a_file(
             [line(9, "failure", notice_s=5)], "events:1: notice_s has no effect", id="no warning"
         ),
         pytest.param(
-            [line(9, "interruption", notice_s=10)], "allowed: at most 9", id="too early a notice"
+            [line(9, "interruption", notice_s=10)], "Allowed: at most 9", id="too early a notice"
         ),
     ],
 )

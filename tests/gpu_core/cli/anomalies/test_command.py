@@ -118,7 +118,7 @@ def test_several_days_are_judged_up_to_yesterday(
         (("--date", "2999-01-01"), "--date is in the future (got '2999-01-01')"),
         (("--since", "2026-03-01"), "--since is more than 31 days ago (got '2026-03-01')"),
         (("--since", "2026-03-01", "--date", "2026-03-01"), "--since cannot be used with --date"),
-        (("--by", "temas"), "did you mean 'team'?"),
+        (("--by", "temas"), "Did you mean 'team'?"),
         (("--policy", "missing.yaml"), "missing.yaml"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,

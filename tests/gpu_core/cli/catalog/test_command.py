@@ -180,7 +180,7 @@ def test_refresh_keeps_what_was_found_and_reports_what_was_not(
     prices = {make_key("p9.large"): 9_000_000}
     assert refresh(monkeypatch, catalog_path, prices, "--json") == 0
     printed = capsys.readouterr()
-    assert "spot prices: refused; tried ec2:X; allow it" in printed.err
+    assert "spot prices: refused. The call was ec2:X. Allow it." in printed.err
     document = json.loads(printed.out)
     assert document["changes"][0]["after_usd_per_hour"] == 9.0
     assert document["placement_scores"][0]["score"] == 7

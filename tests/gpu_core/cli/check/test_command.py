@@ -93,7 +93,7 @@ def test_good_files(
         pytest.param(
             "p.yaml",
             "version: 1\nprices: {}\nkubernets: {}\n",
-            "error invalid-input at line 3: kubernets: is not a known name; did you mean "
+            "error invalid-input at line 3: kubernets: is not a known name. Did you mean "
             "'kubernetes'?",
             id="a misspelled key of a policy",
         ),
@@ -141,7 +141,7 @@ def test_good_files(
         pytest.param(
             "prefect.yaml",
             PROJECT.replace("shm_size", "shm_sise"),
-            "work_pool.job_variables.shm_sise: is not a known name; did you mean 'shm_size'?",
+            "work_pool.job_variables.shm_sise: is not a known name. Did you mean 'shm_size'?",
             id="a misspelled job variable",
         ),
         pytest.param(
@@ -190,7 +190,7 @@ def test_bad_files(
     ("gpu_type", "want"),
     [
         pytest.param(
-            "A100", "'a100' has no price and is not in the catalog; did you mean", id="part"
+            "A100", "'a100' has no price and is not in the catalog. Did you mean", id="part"
         ),
         pytest.param("[t4, h10]", "'h10' has no price and is not in the catalog", id="in a list"),
         pytest.param("house-gpu", None, id="one of the pool's own"),
@@ -253,9 +253,9 @@ def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("content", "want"),
     [
-        pytest.param(None, "does not exist; name a readable file", id="none"),
+        pytest.param(None, "does not exist. Name a readable file", id="none"),
         pytest.param(b"\xff\xfe", "in UTF-8", id="no UTF-8"),
-        pytest.param(b"x" * (8 * 1024**2 + 1), "is too large; allowed: 8 MiB", id="too large"),
+        pytest.param(b"x" * (8 * 1024**2 + 1), "is too large. Allowed: 8 MiB", id="too large"),
     ],
 )
 def test_files_that_cannot_be_read_end_it(
@@ -309,8 +309,8 @@ def test_manifests_need_no_prefect() -> None:
 @pytest.mark.parametrize(
     ("team", "want"),
     [
-        pytest.param("Research", "did you mean 'research'?", id="a capital"),
-        pytest.param("reserch", "did you mean 'research'?", id="a letter is missing"),
+        pytest.param("Research", "Did you mean 'research'?", id="a capital"),
+        pytest.param("reserch", "Did you mean 'research'?", id="a letter is missing"),
         pytest.param("research", None, id="as the policy has it"),
         pytest.param("speech", None, id="one that the policy does not have"),
     ],
@@ -326,7 +326,7 @@ def test_a_team_of_a_deployment_that_is_close_to_one_of_the_policy_is_a_warning(
     if want is None:
         assert "misspelt-team" not in said
     else:
-        assert f"job_variables.team: {team!r} is not in the policy; {want}" in said
+        assert f"job_variables.team: {team!r} is not in the policy. {want}" in said
 
 
 @pytest.mark.parametrize(
@@ -336,20 +336,20 @@ def test_a_team_of_a_deployment_that_is_close_to_one_of_the_policy_is_a_warning(
             "quotas: {unlisted: refused, teams: {research: {nominal_quota: {any: 8}}}}",
             "team: speech",
             "job_variables.team: 'speech' has no quota and quotas.unlisted is refused: "
-            "its runs never start; add quotas.teams.speech",
+            "its runs never start. Add quotas.teams.speech",
             id="a team that the policy refuses",
         ),
         pytest.param(
             "quotas: {unlisted: refused, teams: {research: {nominal_quota: {any: 8}}}}",
             "team: reserch",
-            "its runs never start; did you mean 'research'?",
+            "its runs never start. Did you mean 'research'?",
             id="a refused team that is misspelled",
         ),
         pytest.param(
             "prices: {h100-80gb: {on-demand: 4}}",
             "gpu_type: [house, h100-80gb]",
-            "gpu_type: 'house' has no price and is not in the catalog; "
-            "add prices.house if the pool has it",
+            "gpu_type: 'house' has no price and is not in the catalog. "
+            "Add prices.house if the pool has it.",
             id="a GPU type that the policy does not know",
         ),
         pytest.param(

@@ -79,23 +79,23 @@ def test_the_ledger_is_that_of_the_pool(server, pool, pools, blocks, want) -> No
             None,
             {"a": "gpu-process", "b": "gpu-process"},
             "--pool is required, because this Prefect server does not have exactly one GPU work "
-            "pool; allowed: a, b; "
-            "or name a ledger with --ledger or --ledger-file",
+            "pool. Allowed: a, b. "
+            "Add --pool, or name a ledger with --ledger or --ledger-file.",
             id="two pools",
         ),
         pytest.param(
             "gpuu",
             {"gpu": "gpu-process"},
-            "--pool is not a GPU work pool on this Prefect server (got 'gpuu'); did you mean "
-            "'gpu'?; "
-            "allowed: gpu",
+            "--pool is not a GPU work pool on this Prefect server (got 'gpuu'). Did you mean "
+            "'gpu'? "
+            "Allowed: gpu.",
             id="a misspelled pool",
         ),
         pytest.param(
             "gpu",
             {"gpu": "gpu-process"},
-            "--pool does not have a ledger configured (got 'gpu'); "
-            "please run `prefect-gpu setup --pool gpu` or specify a ledger with --ledger",
+            "--pool does not have a ledger configured (got 'gpu'). "
+            "Please run `prefect-gpu setup --pool gpu` or specify a ledger with --ledger.",
             id="no block",
         ),
     ],

@@ -68,7 +68,7 @@ def test_a_bill_is_explained_to_the_cent(
     }
     assert document["billed_micro_usd"] == 23_500_000
     assert [each["step"] for each in document["lines"]] == [None, "tax", "other_nodes"]
-    assert err == "line 4 is a duplicate line; skipped\nSkipped lines: 1.90 USD\n"
+    assert err == "Skipped line 4, because it is a duplicate line\nSkipped lines: 1.90 USD\n"
 
 
 def test_what_is_not_counted_has_its_amount_by_currency(

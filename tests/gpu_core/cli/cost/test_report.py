@@ -168,7 +168,7 @@ def test_the_table_has_idle_capacity_and_what_all_of_it_costs(
     out = capsys.readouterr().out
     assert out.count("$0.9175") == 2, "audio pays as much for idle time as for its own"
     assert report(with_machine, "day", "--idle", "evnly") == 2
-    assert "did you mean 'evenly'" in capsys.readouterr().err
+    assert "Did you mean 'evenly'" in capsys.readouterr().err
 
 
 def test_hours_of_a_gpu_that_is_not_well_are_a_line_of_their_own(
@@ -281,12 +281,12 @@ def test_the_table_names_what_is_unpriced_and_the_rest_of_the_rows(
     ("arguments", "want"),
     [
         pytest.param(("year",), "period is not one of the choices (got 'year')", id="a period"),
-        pytest.param(("day", "--show", "tiem"), "did you mean 'time'?", id="what is shown"),
-        pytest.param(("day", "--by", "taem"), "did you mean 'team'?", id="a key"),
+        pytest.param(("day", "--show", "tiem"), "Did you mean 'time'?", id="what is shown"),
+        pytest.param(("day", "--by", "taem"), "Did you mean 'team'?", id="a key"),
         pytest.param(("day", "--by", "team", "--by", "team"), "has a key twice", id="twice"),
         pytest.param(
             ("day", *(f"--by={key}" for key in ("run", "team", "user", "zone"))),
-            "by has too many keys (got 4); allowed: 1 to 3", id="four keys",
+            "by has too many keys (got 4). Allowed: 1 to 3", id="four keys",
         ),
         pytest.param(("day", "--csv", "--json"), "--csv cannot be used with --json", id="both"),
     ],
@@ -347,7 +347,7 @@ def test_a_bill_of_the_newer_version_has_its_columns(
         assert "ProviderName" not in table
     capsys.readouterr()
     assert main([*arguments, "--focus", "1.3"]) == 2
-    assert "focus is not a version (got '1.3'); allowed: 1.2, 1.4" in capsys.readouterr().err
+    assert "focus is not a version (got '1.3'). Allowed: 1.2, 1.4" in capsys.readouterr().err
 
 
 def test_a_bill_of_another_form_is_refused(
@@ -355,7 +355,7 @@ def test_a_bill_of_another_form_is_refused(
 ) -> None:
     arguments = ["cost", "export", "--ledger", ledger_url, "--output", str(tmp_path / "a.xlsx")]
     assert main(arguments) == 2
-    assert "allowed: .csv or .parquet" in capsys.readouterr().err
+    assert "Allowed: .csv or .parquet" in capsys.readouterr().err
     assert not (tmp_path / "a.xlsx").exists()
 
 
@@ -367,7 +367,7 @@ def test_a_bill_of_another_form_is_refused(
         pytest.param("bill/new.parquet", "a parent path is a file", id="in a file"),
         pytest.param("bill/new/a.csv", "/bill is a file", id="in a folder in a file"),
         pytest.param("shut/bill.csv", "cannot be written", id="a folder of others"),
-        pytest.param("bill.paquet", "did you mean '.parquet'?", id="a form with a typing error"),
+        pytest.param("bill.paquet", "Did you mean '.parquet'?", id="a form with a typing error"),
     ],
 )
 def test_a_bill_that_cannot_be_written_is_refused_before_the_ledger_is_read(
@@ -432,7 +432,7 @@ def test_a_pool_that_the_ledger_does_not_have_is_named_with_the_nearest_that_it_
         assert main(["cost", command, "--pool", pool, "--ledger", ledger_url]) == 0
         said = capsys.readouterr().err
         want = (
-            "pool does not have any runs or machines in the ledger (got 'gpsu'); did you mean "
+            "pool does not have any runs or machines in the ledger (got 'gpsu'). Did you mean "
             "'gpus'?"
         )
         assert (want in said) == (pool == "gpsu")
@@ -459,8 +459,8 @@ def test_without_a_ledger_and_a_server_the_server_is_asked_for(
 @pytest.mark.parametrize(
     ("arguments", "want"),
     [
-        pytest.param(["report", "mnth"], "did you mean 'month'?", id="period"),
-        pytest.param(["report", "--idle", "evnly"], "did you mean 'evenly'?", id="idle rule"),
+        pytest.param(["report", "mnth"], "Did you mean 'month'?", id="period"),
+        pytest.param(["report", "--idle", "evnly"], "Did you mean 'evenly'?", id="idle rule"),
         pytest.param(["export", "--focus", "1.3"], "(got '1.3')", id="version"),
         pytest.param(["reconcile", "bil.csv"], "bil.csv does not exist", id="file"),
     ],

@@ -98,7 +98,7 @@ def test_an_own_price_sheet_has_the_price_of_a_commitment(
     ("arguments", "want"),
     [
         pytest.param(["--month", "2026-13"], "month is not a month (got '2026-13')", id="month"),
-        pytest.param(["--committed-percent", "120"], "allowed: 0 to 100", id="percentage"),
+        pytest.param(["--committed-percent", "120"], "Allowed: 0 to 100", id="percentage"),
         pytest.param(["--policy", "polcy.yaml"], "polcy.yaml", id="policy"),
     ],
 )

@@ -159,7 +159,7 @@ def test_a_server_that_is_down_hides_nothing_else(
     ("arguments", "want"),
     [
         pytest.param(("--policy", "/nowhere.yaml"), "--policy is not a file", id="no policy"),
-        pytest.param(("--service-account", "x"), "allowed: NAMESPACE/NAME", id="no account"),
+        pytest.param(("--service-account", "x"), "Allowed: NAMESPACE/NAME", id="no account"),
         pytest.param(("--pool", ""), "--pool is empty", id="no pool"),
     ],
 )

@@ -31,8 +31,8 @@ def test_held_gpus_are_shown_with_why_and_what_helps(held, capsys):
     held.hold("GPU-aaaa", HOT)
     assert main(["gpus", "held"]) == 0
     assert capsys.readouterr().out == (
-        "GPU-aaaa  drain since 2026-11-25 12:30 UTC: 90 °C, from 85 °C on it is too hot; "
-        "check its cooling\n"
+        "GPU-aaaa  drain since 2026-11-25 12:30 UTC: 90 °C, from 85 °C on it is too hot. "
+        "Check its cooling.\n"
     )
     assert main(["gpus", "held", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [

@@ -125,18 +125,18 @@ def checked(process, tmp_path):
         ),
         pytest.param(
             *(RIGHT, {"temperature": 91}, 1),
-            "Driver: 91 °C, from 85 °C on it is too hot; check its cooling.",
+            "Driver: 91 °C, from 85 °C on it is too hot. Check its cooling.",
             id="it is too hot",
         ),
         pytest.param(
             *(RIGHT, ROWS, 1),
-            "Driver: memory rows are pending replacement by a reset; reset it with "
+            "Driver: memory rows are pending replacement by a reset. Reset it with "
             "`nvidia-smi --gpu-reset`.",
             id="its memory waits for a reset",
         ),
         pytest.param(
             *(RIGHT, None, 1),
-            "Driver: the GPU is not responding; restart the machine.",
+            "Driver: the GPU is not responding. Restart the machine.",
             id="the driver does not find it",
         ),
     ],

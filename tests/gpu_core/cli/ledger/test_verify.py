@@ -81,7 +81,7 @@ def test_a_kept_hash_without_its_writer_is_refused(
     three: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["ledger", "verify", "--ledger", str(three), "--kept-hash", "f" * 64]) == 2
-    assert "allowed: WRITER=HASH" in capsys.readouterr().err
+    assert "Allowed: WRITER=HASH" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def test_an_unknown_question_gets_the_nearest_ones(capsys: pytest.CaptureFixture
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
     assert "'most expensive " in said.err
-    assert "docs/questions.md lists all of them" in said.err
+    assert "For all questions, see docs/questions.md." in said.err
 
 
 def test_who_borrows_is_asked_with_the_policy_that_has_the_quotas(

@@ -225,7 +225,7 @@ def test_the_speed_is_learned_from_a_deployments_runs(
         pytest.param(
             ["--deployment", "train/gpu", "--observed", "t4:1:5"], "alternatives", id="both"
         ),
-        pytest.param(["--deployment", "train/cpu"], "did you mean 'train/gpu'", id="misspelled"),
+        pytest.param(["--deployment", "train/cpu"], "Did you mean 'train/gpu'", id="misspelled"),
     ],
 )
 def test_a_history_that_cannot_be_used(
@@ -243,7 +243,7 @@ def test_a_history_that_cannot_be_used(
 @pytest.mark.parametrize(
     ("arguments", "want_message"),
     [
-        pytest.param([], "model is missing; allowed: a model such as", id="nothing at all"),
+        pytest.param([], "model is missing. Allowed: a model such as", id="nothing at all"),
         pytest.param(["make coffee"], "text names no model, size or task", id="no job"),
         pytest.param(
             ["train a 7B model", "--deadline", "2020-01-01T00:00Z"],
@@ -270,11 +270,11 @@ def test_a_history_that_cannot_be_used(
             id="an unknown GPU type",
         ),
         pytest.param(
-            ["--gpus", "0"], "gpus is too small (got 0); allowed: 1 or more", id="0 GPUs, no job"
+            ["--gpus", "0"], "gpus is too small (got 0). Allowed: 1 or more", id="0 GPUs, no job"
         ),
         pytest.param(
             ["--gpu-type", "a1000"],
-            "gpu-type is not in the catalog (got 'a1000'); did you mean 'a100-80gb'?; allowed: "
+            "gpu-type is not in the catalog (got 'a1000'). Did you mean 'a100-80gb'? Allowed: "
             "a100-80gb, t4",
             id="an unknown GPU type, no job",
         ),

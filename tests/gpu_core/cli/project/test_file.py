@@ -60,7 +60,7 @@ def checked(tmp_path, monkeypatch):
     [
         pytest.param(
             deployment(more="parameters: {day: 2031-01-02}"),
-            ["parameters.day is a date in YAML", 'write "2031-01-02"'],
+            ["parameters.day is a date in YAML", 'Write "2031-01-02"'],
             id="a date without quotes: `prefect deploy` ends with a traceback",
         ),
         pytest.param(
@@ -164,17 +164,17 @@ def checked(tmp_path, monkeypatch):
         ),
         pytest.param(
             "deployments: [{name: train, entrypoint: train.py:train}]",
-            ["work_pool.name is missing", "add work_pool: {name: NAME}"],
+            ["work_pool.name is missing", "Add work_pool: {name: NAME}"],
             id="no pool",
         ),
         pytest.param(
             "deployments: [{name: train, entrypoint: train.py:train, work_pool: gpu}]",
-            ["work_pool is not a mapping (got 'gpu'); write work_pool: {name: gpu}"],
+            ["work_pool is not a mapping (got 'gpu'). Write work_pool: {name: gpu}"],
             id="a pool's name alone",
         ),
         pytest.param(
             deployment().replace("name: train\n", "nam: train\n"),
-            ["deployments[0] nam is not a known name; did you mean 'name'?"],
+            ["deployments[0] nam is not a known name. Did you mean 'name'?"],
             id="a misspelled name",
         ),
         pytest.param(
@@ -184,7 +184,7 @@ def checked(tmp_path, monkeypatch):
         ),
         pytest.param(
             deployment(queue="[low]"),
-            ["work_pool.work_queue_name cannot be used (got ['low']); allowed: a valid string"],
+            ["work_pool.work_queue_name cannot be used (got ['low']). Allowed: a valid string"],
             id="a list of queues",
         ),
         pytest.param(
@@ -198,7 +198,7 @@ def checked(tmp_path, monkeypatch):
         pytest.param(
             deployment().replace("train.py:train", "trian.py:train"),
             ["entrypoint refers to a file that does not exist: trian.py",
-             "did you mean 'train.py:train'?"],
+             "Did you mean 'train.py:train'?"],
             id="no such file",
         ),
         pytest.param(
@@ -219,7 +219,7 @@ def checked(tmp_path, monkeypatch):
         pytest.param(
             deployment(variables="{image: train:1}"),
             ["job_variables.image requires a pool of type gpu-kubernetes",
-             "the pool 'gpu' is of type gpu-process"],
+             "The pool 'gpu' is of type gpu-process"],
             id="an image on a pool of processes",
         ),
         pytest.param(

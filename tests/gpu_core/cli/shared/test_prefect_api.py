@@ -77,7 +77,7 @@ def test_a_server_that_does_not_answer_in_time_is_not_called_unreachable(
     with temporary_settings({PREFECT_API_URL: silent, **limits}):
         assert main(["queue"]) == 1
     said = capsys.readouterr().err
-    assert "no answer within 0.2 s; the server is running but responding slowly" in said
+    assert "no answer within 0.2 s. The server is running but responding slowly" in said
     assert "reached" not in said
 
 
@@ -85,11 +85,11 @@ def test_a_server_that_does_not_answer_in_time_is_not_called_unreachable(
 @pytest.mark.parametrize(
     ("address", "want_code", "want"),
     [
-        pytest.param("http://{}", 2, "did you mean 'http://{}/api'?", id="the page, not the API"),
+        pytest.param("http://{}", 2, "Did you mean 'http://{}/api'?", id="the page, not the API"),
         pytest.param("http://{}/404/api", 2, "is not the address of a Prefect API", id="no API"),
         pytest.param("http://{}/hangs-up/api", 2, "is not the address of", id="not even HTTP"),
-        pytest.param("https://{}/api", 2, "did you mean 'http://{}/api'?", id="TLS"),
-        pytest.param("http://{}/401/api", 2, "set PREFECT_API_AUTH_STRING", id="no password"),
+        pytest.param("https://{}/api", 2, "Did you mean 'http://{}/api'?", id="TLS"),
+        pytest.param("http://{}/401/api", 2, "Set PREFECT_API_AUTH_STRING", id="no password"),
         pytest.param("http://{}/500/api", 1, "with HTTP status 500: <html>", id="it fails"),
         pytest.param("http://{}/dies/api", 1, "is no longer reachable", id="gone in the middle"),
         pytest.param("http://{}/other/api", 1, "the same version of Prefect", id="another form"),

@@ -60,6 +60,6 @@ def test_a_file_without_it_is_refused(content, want, tmp_path):
 
 def test_both_ways_at_once_are_refused(tmp_path):
     with pytest.raises(
-        InvalidInput, match=r"^--ledger-url-file cannot be used with --ledger-url; "
+        InvalidInput, match=r"^--ledger-url-file cannot be used with --ledger-url\. "
     ):
         given("--ledger-url", "sqlite:////a", "--ledger-url-file", str(tmp_path / "url"))

@@ -244,7 +244,7 @@ def test_every_named_policy_finishes_all_jobs(
 @pytest.mark.parametrize(
     ("more", "nodes", "message"),
     [
-        pytest.param(["--policy", "fifoo"], "1x1", "did you mean 'fifo'", id="policy"),
+        pytest.param(["--policy", "fifoo"], "1x1", "Did you mean 'fifo'", id="policy"),
         pytest.param(["--policy", "fifo"], "many", "nodes is not a cluster", id="nodes"),
         pytest.param(
             ["--policy", "fifo", "--restart-cost", "soon"], "1x1", "restart-cost", id="duration"

@@ -73,7 +73,7 @@ def test_only_the_first_ticks(trace: Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("more", "want_message"),
     [
-        pytest.param(["--policy", "gredy"], "did you mean 'greedy'", id="policy"),
+        pytest.param(["--policy", "gredy"], "Did you mean 'greedy'", id="policy"),
         pytest.param(["--price-ratio", "0"], "price-ratio is out of range", id="price ratio"),
         pytest.param(["--price-ratio", "nan"], "price-ratio is out of range", id="no number"),
         pytest.param(["--deadline-hours", "6.1"], "deadline-hours cannot be met", id="deadline"),

@@ -7,10 +7,10 @@ from gpu_core.decisions.attempts.diagnosis import why_container_failed, why_flow
 RAISED = "Flow run encountered an exception: "
 STORE = (
     "StoreMisconfigured: the checkpoint store s3://b/p/r cannot be used: NoCredentialsError: "
-    "Unable to locate credentials; set AWS_ACCESS_KEY_ID"
+    "Unable to locate credentials. Set AWS_ACCESS_KEY_ID"
 )
 UNREACHABLE = STORE.replace("StoreMisconfigured", "StoreUnreachable")
-ADDRESS = "InvalidInput: checkpoint_uri has an unknown scheme (got 'gs://b'); allowed: a folder"
+ADDRESS = "InvalidInput: checkpoint_uri has an unknown scheme (got 'gs://b'). Allowed: a folder"
 
 
 # Messages of Failed states as Prefect 3.8.8 wrote them.

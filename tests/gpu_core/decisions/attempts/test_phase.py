@@ -65,8 +65,8 @@ def test_an_illegal_transition_names_attempt_phases_and_history_and_can_be_pickl
     with pytest.raises(IllegalTransition) as caught:
         life.moved_to(P.RUNNING, NOON)
     want = (
-        "attempt attempt-7 cannot go from ending to running; allowed: released; "
-        "it was admitted → launching → started → ending"
+        "attempt attempt-7 cannot go from ending to running. Allowed: released. "
+        "It was admitted → launching → started → ending."
     )
     assert str(caught.value) == want
     copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own bytes

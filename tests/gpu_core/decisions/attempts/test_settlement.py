@@ -541,7 +541,7 @@ def test_interruptions_end_at_their_bound(before, want_state, want_message):
 
 def test_a_state_that_prefect_does_not_have():
     """A misspelled state is our mistake, and loud."""
-    with pytest.raises(InvalidInput, match=r"got 'RUNING'\); did you mean 'RUNNING'\?"):
+    with pytest.raises(InvalidInput, match=r"got 'RUNING'\). Did you mean 'RUNNING'\?"):
         settled("RUNING")
 
 

@@ -28,11 +28,11 @@ def error_of(catalog, key):
             id="without on-demand the siblings count",
         ),
         pytest.param(
-            {"on_demand": None, "spot": {"a": 0.079}}, "allowed: $0.0800 or more", id="alone"
+            {"on_demand": None, "spot": {"a": 0.079}}, "Allowed: $0.0800 or more", id="alone"
         ),
         pytest.param(
             {"on_demand": None, "spot": dict.fromkeys("abcd", 0.00001)},
-            "(got '$0.000010'); allowed: $0.0800 or more",
+            "(got '$0.000010'). Allowed: $0.0800 or more",
             id="fillers that agree with each other",
         ),
         pytest.param({"on_demand": None, "spot": {"a": 0.08}}, None, id="a cent for each GPU"),
@@ -74,4 +74,4 @@ def test_two_siblings_are_too_few():
 def test_a_sheet_names_zones_by_their_ids():
     with pytest.raises(InvalidInput) as caught:
         make_catalog(p9_large=make_row(10.0, {"us-east-1a": 3.0}))
-    assert "is the name of a zone (got 'us-east-1a'); allowed: its id" in str(caught.value)
+    assert "is the name of a zone (got 'us-east-1a'). Allowed: its id" in str(caught.value)

@@ -106,8 +106,8 @@ def test_other_regions_and_providers_stay_as_they_are():
         pytest.param({make_key("p9.large"): 0}, "has no price (got 0)", id="nothing is free"),
         pytest.param(
             {make_key("p9.large"): 100_000_000},
-            "aws p9.large us-east-1 on-demand moved from $10.00 to $100.00 per hour; allowed: less "
-            "than 10 times up or down; please verify the price and then use --accept-large-changes",
+            "aws p9.large us-east-1 on-demand moved from $10.00 to $100.00 per hour. Allowed: less "
+            "than 10 times up or down. Please verify the price and then use --accept-large-changes",
             id="ten times as much",
         ),
         pytest.param(
@@ -183,7 +183,7 @@ def test_no_offering_is_forgotten_and_what_was_seen_is_offered(look):
     ("zone", "micro_usd", "want"),
     [
         pytest.param("b", 10, "has an invalid price (got '$0.000010')", id="a cent is lost"),
-        pytest.param("b", 499_999, "allowed: $0.5000 to $20.00 per hour", id="over 95% saved"),
+        pytest.param("b", 499_999, "Allowed: $0.5000 to $20.00 per hour", id="over 95% saved"),
         pytest.param("b", 20_000_001, "as on-demand is $10.00", id="twice on-demand"),
         pytest.param(
             "us-east-1b",

@@ -43,7 +43,7 @@ def test_unknown_names_are_reported_all_at_once():
         selected(CATALOG, Selection(gpu_types=("a100-80g",), regions=("us-esat-1",)))
     first, second = str(caught.value).splitlines()
     assert first == (
-        "gpu-type is not in the catalog (got 'a100-80g'); did you mean 'a100-80gb'?; "
-        "allowed: a100-80gb, t4"
+        "gpu-type is not in the catalog (got 'a100-80g'). Did you mean 'a100-80gb'? "
+        "Allowed: a100-80gb, t4."
     )
     assert second.startswith("region is not in the catalog (got 'us-esat-1')")

@@ -25,18 +25,18 @@ def with_price(**price):
         pytest.param(None, "prices is empty", id="an empty file"),
         pytest.param(
             make_sheet(x=make_row(gpu_cuont=8)),
-            "instance_types.x.gpu_cuont is not a known name; did you mean 'gpu_count'?",
+            "instance_types.x.gpu_cuont is not a known name. Did you mean 'gpu_count'?",
             id="a misspelled key",
         ),
         pytest.param(
             with_price(usd_per_hour=0),
-            "instance_types.x.prices.0.usd_per_hour is zero (got 0); allowed: more than 0; the "
+            "instance_types.x.prices.0.usd_per_hour is zero (got 0). Allowed: more than 0. The "
             "price must not be 0. Please specify the hourly cost or remove the line",
             id="nothing is free",
         ),
         pytest.param(
             with_price(usd_per_hour=-1),
-            "usd_per_hour is not an amount in USD (got -1); allowed: 0 to 1,000,000,000",
+            "usd_per_hour is not an amount in USD (got -1). Allowed: 0 to 1,000,000,000",
             id="a negative price",
         ),
         pytest.param(
@@ -44,7 +44,7 @@ def with_price(**price):
         ),
         pytest.param(
             with_price(capacity_type="Spot"),
-            "capacity_type is not one of the choices (got 'Spot'); did you mean 'spot'?",
+            "capacity_type is not one of the choices (got 'Spot'). Did you mean 'spot'?",
             id="a capacity type in capitals",
         ),
         pytest.param(
@@ -82,7 +82,7 @@ def test_the_same_price_twice_is_refused_and_a_history_is_not():
     prices.append(prices[0] | {"usd_per_hour": 2})
     with pytest.raises(
         InvalidInput,
-        match=r"prices\.1 is specified more than once; please specify a different `as_of`",
+        match=r"prices\.1 is specified more than once\. Please specify a different `as_of`",
     ):
         parse_sheet(sheet)
     prices[1]["as_of"] = "2026-08-01"

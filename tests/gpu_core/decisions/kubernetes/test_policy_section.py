@@ -33,7 +33,7 @@ from tests.support.kubernetes_schemas import FIRST_AND_LAST, schema_errors
             id="an address without http",
         ),
         pytest.param(
-            {"pod_securty": "restricted"}, "did you mean 'pod_security'", id="a misspelled key"
+            {"pod_securty": "restricted"}, "Did you mean 'pod_security'", id="a misspelled key"
         ),
         pytest.param(
             {"termination_grace": "20s"},

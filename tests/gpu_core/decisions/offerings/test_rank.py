@@ -246,7 +246,7 @@ def test_history_replaces_the_prior_on_its_gpu_type():
 
 def test_a_history_on_an_unknown_gpu_is_refused():
     with pytest.raises(
-        InvalidInput, match=r"observed does not use a known GPU .* did you mean 'a100-80"
+        InvalidInput, match=r"observed does not use a known GPU .* Did you mean 'a100-80"
     ):
         observed_on("a100-80g", 8, (1.0,))
 
@@ -314,13 +314,13 @@ def test_the_cheapest_that_would_do_is_named_beside_the_cheapest_at_all():
         pytest.param(
             JOB,
             {"budget_micro_usd": 0},
-            "budget buys nothing (got 0); allowed: more than 0; remove it for no limit",
+            "budget buys nothing (got 0). Allowed: more than 0. Remove it for no limit.",
             id="no budget",
         ),
         pytest.param(
             make_job(5000.0),
             {},
-            "model fits on no offering (got 'transformer with 5T parameters'); allowed: the "
+            "model fits on no offering (got 'transformer with 5T parameters'). Allowed: the "
             "nearest is aws a100.8x us-east-1",
             id="a model that no GPU holds",
         ),

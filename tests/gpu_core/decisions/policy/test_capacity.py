@@ -24,8 +24,8 @@ def test_durations_are_as_people_write_them() -> None:
 @pytest.mark.parametrize(
     ("section", "want_message"),
     [
-        pytest.param({"strategy": "patient"}, "did you mean 'patience'", id="strategy"),
-        pytest.param({"stratgy": "greedy"}, "did you mean 'strategy'", id="key"),
+        pytest.param({"strategy": "patient"}, "Did you mean 'patience'", id="strategy"),
+        pytest.param({"stratgy": "greedy"}, "Did you mean 'strategy'", id="key"),
         pytest.param({"at_budget": "explode"}, "stop, continue", id="end of the budget"),
         pytest.param({"target_spot_share": 1.5}, "target_spot_share is too large", id="share"),
         pytest.param({"zones": {"window": "soon"}}, "capacity.zones.window", id="duration"),

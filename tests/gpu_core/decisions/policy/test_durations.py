@@ -35,13 +35,13 @@ def test_the_policy_has_durations_in_most_sections() -> None:
 @pytest.mark.parametrize(
     ("value", "want"),
     [
-        pytest.param("7 fortnights", "{} is not a duration (got '7 fortnights'); allowed: whole"),
-        pytest.param(7.5, "{} is not a duration (got 7.5); allowed: whole seconds, or text such"),
-        pytest.param(True, "{} is not a duration (got true); allowed: whole seconds, or text"),
-        pytest.param("7 days", "{} is not a duration (got '7 days'); did you mean '7d'?"),
-        pytest.param("1e3", "{} is not a duration (got '1e3'); allowed: whole seconds, or text"),
-        pytest.param(-7, "{} is out of range (got -7); allowed: 0 seconds to 3650 days"),
-        pytest.param("3651d", "{} is out of range (got '3651d'); allowed: 0 seconds to 3650 days"),
+        pytest.param("7 fortnights", "{} is not a duration (got '7 fortnights'). Allowed: whole"),
+        pytest.param(7.5, "{} is not a duration (got 7.5). Allowed: whole seconds, or text such"),
+        pytest.param(True, "{} is not a duration (got true). Allowed: whole seconds, or text"),
+        pytest.param("7 days", "{} is not a duration (got '7 days'). Did you mean '7d'?"),
+        pytest.param("1e3", "{} is not a duration (got '1e3'). Allowed: whole seconds, or text"),
+        pytest.param(-7, "{} is out of range (got -7). Allowed: 0 seconds to 3650 days"),
+        pytest.param("3651d", "{} is out of range (got '3651d'). Allowed: 0 seconds to 3650 days"),
     ],
 )
 def test_what_is_no_duration_is_named_with_what_is(section, key, value, want) -> None:
@@ -53,15 +53,15 @@ def test_what_is_no_duration_is_named_with_what_is(section, key, value, want) ->
 def test_a_number_that_is_too_small_comes_with_its_unit(section, key) -> None:
     """Each field takes 7 seconds, or says that 7 are seconds, and how days are written."""
     for said in _mistakes(section, key, 7):
-        assert said.startswith(f"{key} is too small (got 7); allowed: ")
-        assert said.endswith("a number without a unit is seconds: write '7m', '7h' or '7d'")
+        assert said.startswith(f"{key} is too small (got 7). Allowed: ")
+        assert said.endswith("A number without a unit is seconds: write '7m', '7h' or '7d'.")
     assert any(not _mistakes(section, key, text) for text in ("1h", "35d"))
 
 
 @pytest.mark.parametrize(("section", "key"), _DURATIONS)
 def test_the_least_that_is_allowed_is_what_is_said(section, key) -> None:
     for said in _mistakes(section, key, 0):
-        least = re.search(r"allowed: ([\d,]+) ", said)
+        least = re.search(r"Allowed: ([\d,]+) ", said)
         assert least is not None
         least_s = int(least[1].replace(",", ""))
         assert not _mistakes(section, key, least_s)

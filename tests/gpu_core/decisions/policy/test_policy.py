@@ -74,51 +74,51 @@ def test_priority_of_queue(queue, want_points):
         pytest.param([1], "policy is not a mapping (got [1])", id="a list"),
         pytest.param({}, "policy: version is missing", id="no version"),
         pytest.param(
-            {"version": 2}, "policy: version is not a known version (got 2); allowed: 1", id="v2"
+            {"version": 2}, "policy: version is not a known version (got 2). Allowed: 1", id="v2"
         ),
         pytest.param(
             {"version": 1, "preemption": True},
-            "policy: preemption is not a mapping (got true); allowed: the keys enabled, ",
+            "policy: preemption is not a mapping (got true). Allowed: the keys enabled, ",
             id="a section that is a value",
         ),
         pytest.param(
             {"version": 1, "quotas": {"teams": {"nlp": {"nominal_quota": 4}}}},
-            "policy: quotas.teams.nlp.nominal_quota is not a mapping (got 4); allowed: names, each "
+            "policy: quotas.teams.nlp.nominal_quota is not a mapping (got 4). Allowed: names, each "
             "with a number, such as {any: 8}",
             id="a quota without a flavor",
         ),
         pytest.param(
             {"version": 1, "prices": {"t4": 2.5}},
-            "policy: prices.t4 is not a mapping (got 2.5); allowed: names with values, such as "
+            "policy: prices.t4 is not a mapping (got 2.5). Allowed: names with values, such as "
             "{on-demand: 4.25, spot: 2.5}",
             id="a price without a capacity type",
         ),
         pytest.param(
             {"version": 1, "kubernetes": {"per_gpu": 3}},
-            "policy: kubernetes.per_gpu is not a mapping (got 3); allowed: names, each with the "
+            "policy: kubernetes.per_gpu is not a mapping (got 3). Allowed: names, each with the "
             "keys cpu, memory_gib",
             id="a mapping to sections",
         ),
         pytest.param(
             {"version": 1, "preemptoin": {}},
-            "policy: preemptoin is not a known name; did you mean 'preemption'?",
+            "policy: preemptoin is not a known name. Did you mean 'preemption'?",
             id="a misspelled section",
         ),
         pytest.param(
             {"version": 1, "preemption": {"enabld": True}},
-            "policy: preemption.enabld is not a known name; did you mean 'enabled'?; "
-            "allowed: enabled, grace_period, max_protection, min_runtime",
+            "policy: preemption.enabld is not a known name. Did you mean 'enabled'? "
+            "Allowed: enabled, grace_period, max_protection, min_runtime",
             id="a misspelled key in a section",
         ),
         pytest.param(
             {"version": 1, "virtual_gpus": {"gpu_type": "t4", "cuont": 1, "count": 1}},
-            "policy: virtual_gpus.cuont is not a known name; did you mean 'count'?",
+            "policy: virtual_gpus.cuont is not a known name. Did you mean 'count'?",
             id="a misspelled key in an optional section",
         ),
         pytest.param(
             {"version": 1, "preemption": {"grace_period": "soon"}},
-            "policy: preemption.grace_period is not a duration (got 'soon'); "
-            "allowed: whole seconds, or text such as '90s'",
+            "policy: preemption.grace_period is not a duration (got 'soon'). "
+            "Allowed: whole seconds, or text such as '90s'",
             id="a duration that is none",
         ),
         pytest.param(
@@ -128,24 +128,24 @@ def test_priority_of_queue(queue, want_points):
         ),
         pytest.param(
             {"version": 1, "checkpoints": {"interval": 0}},
-            "policy: checkpoints.interval is too small (got 0); allowed: 1 s or more",
+            "policy: checkpoints.interval is too small (got 0). Allowed: 1 s or more",
             id="an interval of nothing",
         ),
         pytest.param(
             {"version": 1, "fair_share": {"half_life": 7}},
-            "policy: fair_share.half_life is too small (got 7); allowed: 600 s or more; "
-            "a number without a unit is seconds: write '7m', '7h' or '7d'",
+            "policy: fair_share.half_life is too small (got 7). Allowed: 600 s or more. "
+            "A number without a unit is seconds: write '7m', '7h' or '7d'",
             id="days without a unit",
         ),
         pytest.param(
             {"version": 1, "preemption": {"enabled": "yes"}},
-            "policy: preemption.enabled is not true or false (got 'yes'); allowed: true or false",
+            "policy: preemption.enabled is not true or false (got 'yes'). Allowed: true or false",
             id="text for a switch",
         ),
         pytest.param(
             {"version": 1, "checkpoints": {"keep": "2"}},
-            "policy: checkpoints.keep is not a whole number (got '2'); "
-            "allowed: a whole number from 1 to 1,000; write 2 without quotes",
+            "policy: checkpoints.keep is not a whole number (got '2'). "
+            "Allowed: a whole number from 1 to 1,000. Write 2 without quotes",
             id="a number in quotes",
         ),
         pytest.param(
@@ -155,8 +155,8 @@ def test_priority_of_queue(queue, want_points):
         ),
         pytest.param(
             {"version": 1, "prices": {"t4": {"sopt": 1}}},
-            "policy: prices.t4.sopt is not one of the choices (got 'sopt'); did you mean 'spot'?; "
-            "allowed: on-demand, spot, reserved",
+            "policy: prices.t4.sopt is not one of the choices (got 'sopt'). Did you mean 'spot'? "
+            "Allowed: on-demand, spot, reserved",
             id="a misspelled capacity type",
         ),
         pytest.param(
@@ -166,35 +166,35 @@ def test_priority_of_queue(queue, want_points):
         ),
         pytest.param(
             {"version": 1, "prices": {"t4": {"spot": -0.1}}},
-            "policy: prices.t4.spot is not an amount in USD (got -0.1); allowed: 0 to",
+            "policy: prices.t4.spot is not an amount in USD (got -0.1). Allowed: 0 to",
             id="a negative price",
         ),
         pytest.param(
             {"version": 1, "rates": {"spot": {"gpu": {"t4": 4e-7}}}},
-            "policy: rates.spot.gpu.t4 is less than a micro-dollar (got 4e-07); allowed: 0, or "
+            "policy: rates.spot.gpu.t4 is less than a micro-dollar (got 4e-07). Allowed: 0, or "
             "0.000001 to 1,000,000,000",
             id="a rate that would be rounded to nothing",
         ),
         pytest.param(
             {"version": 1, "prices": {"t4": {"spot": "1.5"}}},
-            "policy: prices.t4.spot is not a price (got '1.5'); allowed: USD per GPU-hour",
+            "policy: prices.t4.spot is not a price (got '1.5'). Allowed: USD per GPU-hour",
             id="a price in quotes",
         ),
         pytest.param(
             {"version": 1, "default_priority": "mediun"},
-            "policy: default_priority is not one of the priorities (got 'mediun'); "
-            "did you mean 'medium'?; allowed: critical, high, low, medium",
+            "policy: default_priority is not one of the priorities (got 'mediun'). "
+            "Did you mean 'medium'? Allowed: critical, high, low, medium",
             id="a default queue that does not exist",
         ),
         pytest.param(
             {"version": 1, "priorities": {"medium": 1, "default": 5}},
-            "policy: priorities.default cannot have points of its own; name the queue",
+            "policy: priorities.default cannot have points of its own. Name the queue",
             id="points for Prefect's default queue",
         ),
         pytest.param(
             {"version": 1, "ordering": {"keys": ["fair-share"]}},
             "policy: ordering.keys starts runs that are preempted in the next cycle, "
-            "because preemption is based on priority (got 'fair-share'); add priority as "
+            "because preemption is based on priority (got 'fair-share'). Add priority as "
             "the first key, or set preemption.enabled to false or preemption.takes_from to "
             "later-in-order",
             id="an order that preemption undoes",
@@ -202,7 +202,7 @@ def test_priority_of_queue(queue, want_points):
         pytest.param(
             {"version": 1, "ordering": {"keys": ["deadline-slack", "priority"]}},
             "policy: ordering.keys starts runs that are preempted in the next cycle, "
-            "because preemption is based on priority (got 'deadline-slack, priority'); put "
+            "because preemption is based on priority (got 'deadline-slack, priority'). Put "
             "priority first, or set preemption.enabled to false or preemption.takes_from to "
             "later-in-order",
             id="an order in which priority comes second",
@@ -215,77 +215,77 @@ def test_priority_of_queue(queue, want_points):
             },
             "policy: ordering.keys starts runs that are preempted in the next cycle, "
             "because preemption by order does not compare shares (got 'fair-share, "
-            "priority'); put fair-share after the other keys, or set preemption.enabled to "
+            "priority'). Put fair-share after the other keys, or set preemption.enabled to "
             "false",
             id="shares before what preemption compares",
         ),
         pytest.param(
             {"version": 1, "ordering": {"starvation_after": "5s"}},
             "policy: ordering.starvation_after is too short, so every run would be "
-            "considered starved and the ordering keys ignored (got '5 s'); allowed: at "
+            "considered starved and the ordering keys ignored (got '5 s'). Allowed: at "
             "least 60 s, and no less than preemption.grace_period",
             id="all runs starve",
         ),
         pytest.param(
             {"version": 1, "limits": {"max_gpus_per_run": 8, "max_gpus_per_user": 4}},
             "policy: limits.max_gpus_per_run permits runs that exceed max_gpus_per_user and "
-            "would remain pending indefinitely (got 8); allowed: at most max_gpus_per_user, "
+            "would remain pending indefinitely (got 8). Allowed: at most max_gpus_per_user, "
             "4",
             id="a run that no user may hold",
         ),
         pytest.param(
             {"version": 1, "fair_share": {"by": "user", "weights": {"vision": 2}}},
             "policy: fair_share.weights has no effect with by: user, because weights apply "
-            "to teams (got 'vision'); remove it or use by: team-and-user",
+            "to teams (got 'vision'). Remove it or use by: team-and-user",
             id="weights of teams among users",
         ),
         pytest.param(
             {"version": 1, "fair_share": {"weights": {"vision": 0}}},
-            "policy: fair_share.weights.vision is too small (got 0); allowed: over 0",
+            "policy: fair_share.weights.vision is too small (got 0). Allowed: over 0",
             id="a weight of zero",
         ),
         pytest.param(
             {"version": 1, "priorities": {"batch": 1}},
-            "policy: default_priority is not one of the priorities (got 'medium'); allowed: batch; "
-            "name one of them in default_priority",
+            "policy: default_priority is not one of the priorities (got 'medium'). Allowed: batch. "
+            "Name one of them in default_priority",
             id="queues of other names, and no default",
         ),
         pytest.param(
             {"version": 1, "priorities": {}},
-            "policy: default_priority is not one of the priorities (got 'medium'); allowed: none; "
-            "add medium to the priorities",
+            "policy: default_priority is not one of the priorities (got 'medium'). Allowed: none. "
+            "Add medium to the priorities",
             id="no queue",
         ),
         pytest.param(
             {"version": 1, "quotas": {"cohorts": {"a": {"parent": "b"}, "b": {"parent": "a"}}}},
-            "policy: quotas.cohorts.a.parent is a cycle (got 'a → b → a'); leave out the parent of "
+            "policy: quotas.cohorts.a.parent is a cycle (got 'a → b → a'). Leave out the parent of "
             "the one that holds the others",
             id="cohorts in a circle",
         ),
         pytest.param(
             {"version": 1, "preemption": None},
-            "policy: preemption has no value; allowed: the keys enabled, grace_period, "
-            "max_protection, min_runtime, spare_gpus, takes_from; add one or remove it",
+            "policy: preemption has no value. Allowed: the keys enabled, grace_period, "
+            "max_protection, min_runtime, spare_gpus, takes_from. Add one or remove it.",
             id="a section without a value",
         ),
         pytest.param(
-            {"version": None}, "policy: version has no value; allowed: 1; add one", id="no version"
+            {"version": None}, "policy: version has no value. Allowed: 1. Add one", id="no version"
         ),
         pytest.param(
             {"version": 1, "preemption": {"grace_period": None}},
-            "policy: preemption.grace_period has no value; allowed: whole seconds, or text such as",
+            "policy: preemption.grace_period has no value. Allowed: whole seconds, or text such as",
             id="a key without a value",
         ),
         pytest.param(
             {"version": 1, "preemtion": None},
-            "policy: preemtion is not a known name; did you mean 'preemption'?",
+            "policy: preemtion is not a known name. Did you mean 'preemption'?",
             id="a misspelled section without a value",
         ),
         pytest.param(
             {"version": 1, "ordering": {"keys": "priority"}},
-            "policy: ordering.keys is not a list (got 'priority'); allowed: a list of deadline-slac"
+            "policy: ordering.keys is not a list (got 'priority'). Allowed: a list of deadline-slac"
             "k, fair-share, least-attained-service, most-gpus, priority, shortest-job, "
-            "shortest-remaining-service, shortest-remaining-time, submitted; write [priority]",
+            "shortest-remaining-service, shortest-remaining-time, submitted. Write [priority]",
             id="one key in place of a list",
         ),
         pytest.param({"version": 1, 5: 1}, "policy: 5 is not text (got 5)", id="a number as a key"),
@@ -303,9 +303,10 @@ def test_several_mistakes_are_listed_at_once():
     with pytest.raises(InvalidInputs) as error:
         parse_policy({"version": 1, "limts": {}, "waiting": {"publish_per_cycle": -1}}, "a.yaml")
     assert str(error.value).splitlines() == [
-        "a.yaml: waiting.publish_per_cycle is too small (got -1); allowed: 0 or more",
-        "a.yaml: limts is not a known name; did you mean 'limits'?; allowed: "
-        + ", ".join(sorted(Policy.model_fields)),
+        "a.yaml: waiting.publish_per_cycle is too small (got -1). Allowed: 0 or more.",
+        "a.yaml: limts is not a known name. Did you mean 'limits'? Allowed: "
+        + ", ".join(sorted(Policy.model_fields))
+        + ".",
     ]
 
 
@@ -323,7 +324,7 @@ def test_eight_mistakes_are_eight_lines(tmp_path):
     assert sorted(line.partition(" ")[0] for line in lines) == [
         f"{path}:{n}:" for n in range(2, 10)
     ]
-    assert all("; did you mean" in line or "; allowed: " in line for line in lines)
+    assert all(". Did you mean" in line or ". Allowed: " in line for line in lines)
 
 
 def test_mistakes_of_other_sections_hide_no_contradiction():
@@ -335,7 +336,7 @@ def test_mistakes_of_other_sections_hide_no_contradiction():
         "policy: prices.t4.on-demand",
         "policy: default_priority",
     ]
-    assert "did you mean 'medium'?" in str(raised.value)
+    assert "Did you mean 'medium'?" in str(raised.value)
 
 
 def test_what_needs_a_damaged_section_is_not_judged():
@@ -350,7 +351,7 @@ def test_what_needs_a_damaged_section_is_not_judged():
     [
         pytest.param("priority", "keys is not a list (got 'priority')", id="text"),
         pytest.param([1], "keys.0 is not one of the choices (got 1)", id="a number"),
-        pytest.param(["fairshare"], "did you mean 'fair-share'?", id="misspelled"),
+        pytest.param(["fairshare"], "Did you mean 'fair-share'?", id="misspelled"),
         pytest.param(["priority", "priority"], "ordering.keys names a key twice", id="a key twice"),
     ],
 )
@@ -385,7 +386,7 @@ def test_errors_survive_a_process_boundary():
         ),
         pytest.param(
             "version: 1\nlimits:\n  max_failures: 3\n  max_failures: 4\n",
-            "{path}:4: limits.max_failures comes twice; remove one; the first is in line 3",
+            "{path}:4: limits.max_failures comes twice. Remove one. The first is in line 3",
             id="a key that comes twice",
         ),
         pytest.param("version: [1\n", "{path}:2:1 is not valid YAML", id="a bracket left open"),
@@ -406,10 +407,10 @@ def test_file_with_a_mistake(tmp_path, text, want_message):
 
 def test_a_missing_file_is_named(tmp_path):
     """The error says which file, which one may be meant, and what to do."""
-    with pytest.raises(InvalidInput, match=r"absent\.yaml does not exist; name a readable policy"):
+    with pytest.raises(InvalidInput, match=r"absent\.yaml does not exist. Name a readable policy"):
         load_policy(tmp_path / "absent.yaml")
     (tmp_path / "policy.yaml").touch()
-    with pytest.raises(InvalidInput, match=r"polcy\.yaml does not exist; did you mean '.*/policy"):
+    with pytest.raises(InvalidInput, match=r"polcy\.yaml does not exist. Did you mean '.*/policy"):
         load_policy(tmp_path / "polcy.yaml")
 
 

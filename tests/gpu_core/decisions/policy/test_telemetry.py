@@ -25,32 +25,32 @@ def test_an_address_is_taken_without_a_slash_at_the_end(url, want):
     [
         pytest.param(
             {"telemetry": {"planning_window": "30s"}},
-            "telemetry.planning_window is too small (got '30s'); allowed: 60 to 3,600 s",
+            "telemetry.planning_window is too small (got '30s'). Allowed: 60 to 3,600 s",
             id="a window that is too short",
         ),
         pytest.param(
             {"telemetry": {"planning_window": "2h"}},
-            "telemetry.planning_window is too large (got '2h'); allowed: 60 to 3,600 s",
+            "telemetry.planning_window is too large (got '2h'). Allowed: 60 to 3,600 s",
             id="a window that is too long",
         ),
         pytest.param(
             {"telemetry": {"history_days": 400}},
-            "telemetry.history_days is too large (got 400); allowed: 0 to 366",
+            "telemetry.history_days is too large (got 400). Allowed: 0 to 366",
             id="days say their unit themselves",
         ),
         pytest.param(
             {"idle": {"notify": "slack-webhook/gpu"}},
-            "idle.notify is not a list (got 'slack-webhook/gpu'); allowed: a list",
+            "idle.notify is not a list (got 'slack-webhook/gpu'). Allowed: a list",
             id="one block that is no list",
         ),
         pytest.param(
             {"memory": {"action": "larger-gpu", "gpu_types": "h200"}},
-            "memory.gpu_types is not a list (got 'h200'); allowed: a list",
+            "memory.gpu_types is not a list (got 'h200'). Allowed: a list",
             id="one type that is no list",
         ),
         pytest.param(
             {"hangs": {"stuck_after": "1s"}},
-            "hangs.stuck_after is too small (got '1s'); allowed: 15 s or more",
+            "hangs.stuck_after is too small (got '1s'). Allowed: 15 s or more",
             id="a time without a step that is shorter than a judgment takes",
         ),
     ],

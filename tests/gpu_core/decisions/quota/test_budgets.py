@@ -298,33 +298,33 @@ def test_periods_follow_each_other_without_gaps(period, moment_s, zone):
     [
         pytest.param(
             {"usd": -1},
-            ["usd is negative (got -1); allowed: a number, 0 to 1,000,000,000"],
+            ["usd is negative (got -1). Allowed: a number, 0 to 1,000,000,000."],
             id="negative",
         ),
         pytest.param(
             {"usd": float("nan")},
-            ["usd is not finite (got nan); allowed: a number, 0 to 1,000,000,000"],
+            ["usd is not finite (got nan). Allowed: a number, 0 to 1,000,000,000."],
             id="not a number",
         ),
         pytest.param(
             {"time_zone": "Europe/Berlim"},
             [
-                "time_zone is not a time zone (got 'Europe/Berlim'); "
-                "allowed: a name such as 'UTC' or 'Europe/Berlin'"
+                "time_zone is not a time zone (got 'Europe/Berlim'). "
+                "Allowed: a name such as 'UTC' or 'Europe/Berlin'."
             ],
             id="no such zone",
         ),
         pytest.param(
             {"period": "moth"},
             [
-                "period is not one of the choices (got 'moth'); did you mean 'month'?; "
-                "allowed: day, week, month"
+                "period is not one of the choices (got 'moth'). Did you mean 'month'? "
+                "Allowed: day, week, month."
             ],
             id="a misspelled period",
         ),
         pytest.param(
             {"gpu_hours": 5, "usd": 5},
-            ["budgets.0 needs one limit; allowed: either usd or gpu_hours"],
+            ["budgets.0 needs one limit. Allowed: either usd or gpu_hours."],
             id="two limits",
         ),
         pytest.param(
@@ -332,17 +332,17 @@ def test_periods_follow_each_other_without_gaps(period, moment_s, zone):
             ["budgets.0.of has no effect with scope pool (got 'vision')"],
             id="a part of the pool",
         ),
-        pytest.param({"of": None}, ["budgets.0.of is missing; allowed: a team"], id="of no team"),
+        pytest.param({"of": None}, ["budgets.0.of is missing. Allowed: a team."], id="of no team"),
         pytest.param(
             {"scope": "deployment", "of": None},
-            ["budgets.0.of is missing; allowed: a deployment"],
+            ["budgets.0.of is missing. Allowed: a deployment."],
             id="no deployment's",
         ),
         pytest.param(
             {"mode": "stopp"},
             [
-                "mode is not one of the choices (got 'stopp'); did you mean 'stop'?; "
-                "allowed: soft, hard, stop"
+                "mode is not one of the choices (got 'stopp'). Did you mean 'stop'? "
+                "Allowed: soft, hard, stop."
             ],
             id="a misspelled mode",
         ),
@@ -363,8 +363,8 @@ def test_refused_policies(changes, want_messages):
         pytest.param(
             {"queues": {"kritical": "soft"}},
             {},
-            "budgets.0.queues.kritical is not a queue of the policy (got 'kritical'); "
-            "did you mean 'critical'?; allowed: critical, default, high, low, medium",
+            "budgets.0.queues.kritical is not a queue of the policy (got 'kritical'). "
+            "Did you mean 'critical'? Allowed: critical, default, high, low, medium",
             id="a misspelled queue",
         ),
         pytest.param({"queues": {"default": "soft"}}, {}, None, id="Prefect's own queue"),
@@ -372,8 +372,8 @@ def test_refused_policies(changes, want_messages):
         pytest.param(
             {"of": "vison"},
             {"teams": {"vision": {}}, "unlisted": "refused"},
-            "budgets.0.of is a team that is rejected by quotas.unlisted (got 'vison'); did "
-            "you mean 'vision'?; allowed: vision",
+            "budgets.0.of is a team that is rejected by quotas.unlisted (got 'vison'). Did "
+            "you mean 'vision'? Allowed: vision.",
             id="an unknown team",
         ),
     ],

@@ -31,7 +31,7 @@ def test_a_half_life_of_zero_is_refused():
     with pytest.raises(ValidationError) as caught:
         FairSharePolicy.model_validate({"half_life": 0})
     errors = input_errors(caught.value, FairSharePolicy)
-    assert [str(e) for e in errors] == ["half_life is too small (got 0); allowed: 600 s or more"]
+    assert [str(e) for e in errors] == ["half_life is too small (got 0). Allowed: 600 s or more."]
     assert FairSharePolicy().half_life_s == 24 * HOUR_S
 
 

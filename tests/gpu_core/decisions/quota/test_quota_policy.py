@@ -28,25 +28,25 @@ def messages(data):
         pytest.param(
             {"teams": {"vision": {"nominal_quto": {"*": 4}}}},
             [
-                "teams.vision.nominal_quto is not a known name; did you mean 'nominal_quota'?; "
-                "allowed: borrowing_limit, cohort, lending_limit, max_gpus_per_user, "
-                "nominal_quota, weight"
+                "teams.vision.nominal_quto is not a known name. Did you mean 'nominal_quota'? "
+                "Allowed: borrowing_limit, cohort, lending_limit, max_gpus_per_user, "
+                "nominal_quota, weight."
             ],
             id="a misspelled key inside a team",
         ),
         pytest.param(
             {"teams": {"vision": {"nominal_quota": {"*": -1}}}},
             [
-                "teams.vision.nominal_quota.* is not a number of GPUs (got -1); "
-                "allowed: GPUs, 0 or more, with at most three decimals"
+                "teams.vision.nominal_quota.* is not a number of GPUs (got -1). "
+                "Allowed: GPUs, 0 or more, with at most three decimals."
             ],
             id="negative",
         ),
         pytest.param(
             {"teams": {"vision": {"nominal_quota": {"*": float("inf")}}}},
             [
-                "teams.vision.nominal_quota.* is not finite (got inf); "
-                "allowed: GPUs, 0 or more, with at most three decimals"
+                "teams.vision.nominal_quota.* is not finite (got inf). "
+                "Allowed: GPUs, 0 or more, with at most three decimals."
             ],
             id="infinite",
         ),
@@ -54,31 +54,31 @@ def messages(data):
             {"teams": {"vision": {"nominal_quota": {"a100/spto": 1}}}},
             [
                 "teams.vision.nominal_quota.a100/spto has no known capacity type (got "
-                "'a100/spto'); did you mean 'spot'?; allowed: on-demand, spot, reserved"
+                "'a100/spto'). Did you mean 'spot'? Allowed: on-demand, spot, reserved."
             ],
             id="a misspelled capacity type",
         ),
         pytest.param(
             {"teams": {"vision": {"nominal_quota": {"A 100": 1}}}},
             [
-                "teams.vision.nominal_quota.A 100 is not a flavor (got 'A 100'); allowed: '*', a "
-                "GPU type such as 'a100-80gb', a capacity type as '*/spot', or 'a100-80gb/spot'"
+                "teams.vision.nominal_quota.A 100 is not a flavor (got 'A 100'). Allowed: '*', a "
+                "GPU type such as 'a100-80gb', a capacity type as '*/spot', or 'a100-80gb/spot'."
             ],
             id="no flavor at all",
         ),
         pytest.param(
             {"teams": {"vision": {"cohort": "reserch"}}, "cohorts": {"research": {}}},
             [
-                "quotas.teams.vision.cohort is not one of the cohorts (got 'reserch'); "
-                "did you mean 'research'?; allowed: research"
+                "quotas.teams.vision.cohort is not one of the cohorts (got 'reserch'). "
+                "Did you mean 'research'? Allowed: research."
             ],
             id="an unknown cohort",
         ),
         pytest.param(
             {"cohorts": {"a": {"parent": "b"}, "b": {"parent": "c"}, "c": {"parent": "b"}}},
             [
-                "quotas.cohorts.b.parent is a cycle (got 'b → c → b'); leave out the parent of the "
-                "one that holds the others"
+                "quotas.cohorts.b.parent is a cycle (got 'b → c → b'). Leave out the parent of the "
+                "one that holds the others."
             ],
             id="a cycle, named once",
         ),
@@ -86,7 +86,7 @@ def messages(data):
             {"teams": {"vision": {"nominal_quota": {"*": 2}, "lending_limit": {"*": 3}}}},
             [
                 "quotas.teams.vision.lending_limit.* exceeds the quota that can be lent "
-                "(got 3.0); allowed: at most its nominal_quota, 2"
+                "(got 3.0). Allowed: at most its nominal_quota, 2."
             ],
             id="lending more than it has",
         ),
@@ -99,7 +99,7 @@ def messages(data):
             },
             [
                 "quotas.teams.vision.nominal_quota does not specify a value for a100-80gb "
-                "(got 'a number for *, while a100-80gb is counted by itself'); add a100-80gb"
+                "(got 'a number for *, while a100-80gb is counted by itself'). Add a100-80gb."
             ],
             id="a wide key next to another team's narrower one",
         ),
@@ -107,29 +107,29 @@ def messages(data):
             {"teams": {"vision": {"lending_limit": {"a100-80bg": 4}}, "b": {"nominal_quota": {}}}},
             [
                 "quotas.teams.vision.lending_limit.a100-80bg is a flavor that is not used "
-                "in any nominal_quota or borrowing_limit; allowed: *"
+                "in any nominal_quota or borrowing_limit. Allowed: *."
             ],
             id="a limit of a flavor that is free quota of",
         ),
         pytest.param(
             {"strategy": "static", "teams": {"vision": {"borrowing_limit": {"*": 1}}}},
             [
-                "quotas.teams.vision.borrowing_limit has no effect with strategy static; "
-                "remove it or use strategy hybrid"
+                "quotas.teams.vision.borrowing_limit has no effect with strategy static. "
+                "Remove it or use strategy hybrid."
             ],
             id="static does not borrow",
         ),
         pytest.param(
             {"strategy": "dynamic", "reserved_ratio": 0.5},
             [
-                "quotas.reserved_ratio has no effect with strategy dynamic; remove it or "
-                "use strategy hybrid"
+                "quotas.reserved_ratio has no effect with strategy dynamic. Remove it or "
+                "use strategy hybrid."
             ],
             id="dynamic reserves nothing",
         ),
         pytest.param(
             {"teams": {"vision": {"weight": 0}}},
-            ["teams.vision.weight is too small (got 0); allowed: over 0"],
+            ["teams.vision.weight is too small (got 0). Allowed: over 0."],
             id="no weight at all",
         ),
     ],

@@ -158,7 +158,7 @@ SCRIPT = "ScriptError: Script at 'train.py' encountered an exception: "
 NO_TORCH = (f"{SCRIPT}ModuleNotFoundError(\"No module named 'torch'\")",)
 NO_STORE = (
     "Flow run encountered an exception: StoreMisconfigured: the checkpoint store s3://b/p cannot "
-    "be used: NoCredentialsError: Unable to locate credentials; set AWS_ACCESS_KEY_ID"
+    "be used: NoCredentialsError: Unable to locate credentials. Set AWS_ACCESS_KEY_ID"
 )
 SAVED = make_attempt(RUN, checkpointed_at=NOW - timedelta(hours=2))
 STEPPED = make_attempt(RUN, first_step_at=NOW - timedelta(hours=2))

@@ -546,7 +546,7 @@ def test_an_end_that_cannot_be_settled_is_closed_after_a_day(
     assert (attempt.end_reason, attempt.is_charged_failure) == (EndReason.CRASHED, False)
     assert attempt.is_end_estimated
     assert attempt.released_at - running.gone_at < timedelta(seconds=1)
-    shown = [r for r in caplog.records if "Failed to finalize the run, and" in r.getMessage()]
+    shown = [r for r in caplog.records if "Failed to finalize the run: " in r.getMessage()]
     assert published == (["Crashed"] if damage != "no run has its id" else [])
     assert len(shown) == (damage != "no run has its id")
 

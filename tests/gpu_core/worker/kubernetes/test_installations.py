@@ -221,8 +221,8 @@ def test_the_second_installation_says_who_acts_and_what_to_do(
                 f"the installation in {want_place} acts for pool 'gpu' since 20"
             )
             assert second.why_not.endswith(
-                "uninstall one of the two, or give one a pool of its own; "
-                "this one acts 3 minutes after the last worker of the other ends"
+                "Uninstall one of the two, or give one a pool of its own. "
+                "This one acts 3 minutes after the last worker of the other ends."
             )
             tasks.cancel_scope.cancel()
 
@@ -274,7 +274,7 @@ def test_of_two_installations_with_different_ledgers_one_acts(clock, tmp_path, m
                 "the installation in namespace one of this cluster acts for pool 'gpu' since 20"
             )
             assert (
-                "with another ledger; give all installations of a pool one ledger" in second.why_not
+                "with another ledger. Give all installations of a pool one ledger" in second.why_not
             )
             tasks.cancel_scope.cancel()
 

@@ -313,12 +313,12 @@ def test_the_cluster_of_the_pool_is_every_runs():
         pytest.param({"cpu_limit": True}, "cpu_limit is not a quantity", id="a truth"),
         pytest.param(
             {"cpu_limit": "2", "cpu_request": "4"},
-            r"cpu_limit must not be lower than the request \(got '2'\); allowed: 4 or more",
+            r"cpu_limit must not be lower than the request \(got '2'\)\. Allowed: 4 or more",
             id="CPU limit below the request",
         ),
         pytest.param(
             {"memory_limit": "8Gi", "memory_gib_per_gpu": 8, "gpu_count": 2},
-            "memory_limit must not be lower than the request .*allowed: 16Gi or more",
+            "memory_limit must not be lower than the request .*Allowed: 16Gi or more",
             id="memory limit below what the GPUs bring",
         ),
         pytest.param(

@@ -36,7 +36,7 @@ def test_a_failed_cycle_does_not_end_the_loop_and_what_a_person_must_change_does
 
     with pytest.raises(CannotStart, match="no such pool"):
         anyio.run(story)
-    assert "Scheduling cycle failed; will retry on the next cycle" in caplog.text
+    assert "Scheduling cycle failed. The worker retries in the next cycle." in caplog.text
 
 
 def test_an_error_while_ends_are_looked_up_does_not_end_the_search(caplog):

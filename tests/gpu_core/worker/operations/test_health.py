@@ -209,7 +209,7 @@ def test_prefects_server_answers_with_the_state_of_the_worker():
         assert answers() == [(503, "stuck"), (503, "stuck")]
         answer = client.get(LIVE_PATH).json()
         assert answer["reason"] == "The event loop has been blocked for 151 s."
-        assert answer["remedy"] == "Restart the worker; its runs continue."
+        assert answer["remedy"] == "Restart the worker. Its runs continue."
         client.close()
 
 

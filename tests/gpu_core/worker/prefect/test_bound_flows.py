@@ -95,7 +95,7 @@ def test_a_run_that_is_tried_again_finds_the_new_code_where_its_command_looks(mo
         pytest.param(
             STEP,
             {"command": "prefect flow-run execute"},
-            "submit the flow as a new run",
+            "Submit the flow as a new run",
             id="no key",
         ),
         pytest.param(None, {"command": f"x --key {KEY}"}, "no bundle storage", id="no storage"),

@@ -196,7 +196,7 @@ def test_runs_get_the_signing_key_in_their_environment_alone(tmp_path, required)
 
 def test_nothing_is_charged_for_a_signing_key_that_the_worker_lacks(tmp_path):
     """The policy requires signatures: the run could save nothing that it may restore."""
-    with pytest.raises(Unavailable, match="no signing key; set PREFECT_INTEGRATIONS_GPU"):
+    with pytest.raises(Unavailable, match=r"no signing key\. Set PREFECT_INTEGRATIONS_GPU"):
         start(machine(), tmp_path, {"requires_signatures": True})
 
 

@@ -38,20 +38,20 @@ def _no_settings_of_this_machine(monkeypatch, tmp_path):
     [
         pytest.param(
             httpx.ConnectError("refused"),
-            "connection failed (refused); start the Prefect server or correct PREFECT_API_URL",
+            "connection failed (refused). Start the Prefect server or correct PREFECT_API_URL.",
             id="no server",
         ),
         pytest.param(
-            httpx.ConnectTimeout(""), "no connection in time; start the", id="no way to the server"
+            httpx.ConnectTimeout(""), "no connection in time. Start the", id="no way to the server"
         ),
         pytest.param(
             httpx.ReadTimeout(""),
-            "no answer in time; the server is running but responding slowly",
+            "no answer in time. The server is running but responding slowly",
             id="starved",
         ),
         pytest.param(
             httpx.RemoteProtocolError("cut"),
-            "the connection was interrupted (cut); start the",
+            "the connection was interrupted (cut). Start the",
             id="cut off",
         ),
     ],
@@ -68,7 +68,7 @@ def test_a_slow_server_and_one_that_is_down_have_different_remedies(error, want)
         pytest.param(
             "CAPACITY_TYPE",
             "spott",
-            "did you mean 'spot'?; allowed: on-demand, spot, reserved",
+            "Did you mean 'spot'? Allowed: on-demand, spot, reserved",
             id="a choice",
         ),
         pytest.param("POLCY_PATH", "x", "GPU_POLICY_PATH'?", id="a name"),
@@ -128,7 +128,7 @@ def test_a_full_disk_keeps_no_worker_from_starting(monkeypatch, tmp_path, number
     if not is_refused:
         assert check_machine(settings, [], needs_folder=True).current().version == 1
         return
-    with pytest.raises(InvalidInput, match="name another folder, or change its owner"):
+    with pytest.raises(InvalidInput, match="Name another folder, or change its owner"):
         check_machine(settings, [], needs_folder=True)
 
 
@@ -165,23 +165,23 @@ class Server:
         pytest.param(
             "gpuu",
             (),
-            ("got 'gpuu'", "did you mean 'gpu'?", "setup --pool gpuu --type gpu-process"),
+            ("got 'gpuu'", "Did you mean 'gpu'?", "setup --pool gpuu --type gpu-process"),
             id="a misspelled pool",
         ),
         pytest.param(
             "my pool",
             (),
-            ("gpu-process pools: gpu", "setup --pool 'my pool' --type gpu-process"),
+            ("Allowed: gpu", "setup --pool 'my pool' --type gpu-process"),
             id="a pool of another name",
         ),
         pytest.param(
             "cpu",
             (),
-            ("allowed: process", "prefect worker start --pool cpu --type process"),
+            ("Allowed: process", "prefect worker start --pool cpu --type process"),
             id="a pool of Prefect's",
         ),
-        pytest.param("big", (), ("allowed: gpu-kubernetes",), id="a pool of a cluster"),
-        pytest.param("gpu", ("hihg",), ("got 'hihg'", "did you mean 'high'?"), id="a queue"),
+        pytest.param("big", (), ("Allowed: gpu-kubernetes",), id="a pool of a cluster"),
+        pytest.param("gpu", ("hihg",), ("got 'hihg'", "Did you mean 'high'?"), id="a queue"),
     ],
 )  # fmt: skip
 def test_a_pool_that_is_not_this_workers_is_refused(pool, queues, wants):

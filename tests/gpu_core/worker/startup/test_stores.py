@@ -25,7 +25,7 @@ def test_a_ledger_that_stays_closed_ends_the_worker(monkeypatch, error):
         raise error
 
     monkeypatch.setattr(Ledger, "open", refuse)
-    with pytest.raises(CannotStart, match="correct PREFECT_INTEGRATIONS_GPU_LEDGER_URL"):
+    with pytest.raises(CannotStart, match="Correct PREFECT_INTEGRATIONS_GPU_LEDGER_URL"):
         anyio.run(open_ledger, "sqlite:////x")
 
 

@@ -27,8 +27,8 @@ def test_a_broken_one_is_said_once_and_the_last_good_one_stays(policy, caplog):
     assert source.current().limits.max_failures == 5
 
     (said,) = caplog.messages
-    assert "did you mean 'max_failures'?" in said
-    assert "did you mean 'max_failures'?" in (source.problem or "")
+    assert "Did you mean 'max_failures'?" in said
+    assert "Did you mean 'max_failures'?" in (source.problem or "")
 
 
 def test_a_good_one_again_is_said_once(policy, caplog):

@@ -209,5 +209,5 @@ instance_types:
         (16_000_000, False),
     ]
     assert [r.getMessage().partition(":")[0] for r in caplog.records if "sheet" in r.msg] == [
-        "Failed to load price sheet; using the last valid version"
+        "Failed to load price sheet"
     ] * 2

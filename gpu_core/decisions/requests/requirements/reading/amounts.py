@@ -115,7 +115,7 @@ _NOT_READ = (
     (r"\d+(?:\.\d+)? ?%|(?:half|quarter|third|subset|part) of", "a number, not a part of a whole"),
     (
         rf"(?!{TEXT_BYTES})\d[\d,.]* ?(?:[kmgt]i?b)(?!\w) ?(?:of|to|[a-z])",
-        "a count; of text also a size, such as '15 GB of text'",
+        "a count, or for text also a size, such as '15 GB of text'",
     ),
     (r"\d[\d,.]*[a-z]?\+", "one number, not a bound"),
     (r"(?:dozens|hundreds|thousands|millions|billions|trillions) of", "a number"),

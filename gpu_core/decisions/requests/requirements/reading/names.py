@@ -201,7 +201,7 @@ def unknown_model(named: str) -> NoEstimate:
         "text",
         "names a model without known figures",
         got=named,
-        allowed=f"{listed(KNOWN_MODELS, limit=99)}; or a size such as 7B parameters",
+        allowed=f"{listed(KNOWN_MODELS, limit=99)}, or a size such as 7B parameters",
         nearest=nearest,
         remedy="name its size in the text, or give --parameters",
     )

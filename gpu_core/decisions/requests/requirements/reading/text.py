@@ -258,7 +258,7 @@ def _refuse_service(whole: TextLine, amounts: StatedAmounts) -> None:
         raise NoEstimate(
             "text",
             "asks for a service, which has no end",
-            remedy="say how much it answers, such as '1 million requests'; for the memory alone "
+            remedy="say how much it answers, such as '1 million requests'. For the memory alone, "
             "name the method inference and an amount",
         )
 

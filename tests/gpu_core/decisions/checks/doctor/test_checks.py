@@ -14,7 +14,7 @@ from gpu_core.decisions.checks.doctor.clocks import (
     ClockReading,
     clock_findings,
 )
-from gpu_core.decisions.checks.doctor.finding import Finding, Status, has_failed
+from gpu_core.decisions.checks.doctor.finding import Status, has_failed
 from gpu_core.decisions.checks.doctor.helm_release import HelmRelease, release_of, right_remedy
 from gpu_core.decisions.checks.doctor.lease import (
     SeenLease,
@@ -65,11 +65,7 @@ Want = list[tuple[str, str]]
 
 def said(findings: Any) -> Want:
     """The status and the message of each."""
-    return [(found.status.value, _line(found)) for found in findings]
-
-
-def _line(found: Finding) -> str:
-    return found.message if found.remedy is None else f"{found.message}; {found.remedy}"
+    return [(found.status.value, found.text) for found in findings]
 
 
 def check(findings: Any, want: Want) -> None:
@@ -122,7 +118,7 @@ def test_prefects_versions(
             "1.34",
             (
                 "failed",
-                'silently ignored: pod failure policy; please set `kubernetes.version` to "1.24"',
+                'silently ignored: pod failure policy. Please set `kubernetes.version` to "1.24"',
             ),
             id="older than the policy",
         ),
@@ -154,7 +150,7 @@ def test_packages_that_do_not_fit_are_named() -> None:
             ("ok", "prefect-gpu 0.1.0, Python 3.11.7, prefect 3.8.8"),
             (
                 "failed",
-                "fastapi is 0.155.0, but prefect-gpu requires <0.151; pip install 'fastapi<0",
+                "fastapi is 0.155.0, but prefect-gpu requires <0.151. Run: pip install 'fastapi<0",
             ),
             ("failed", "psutil is not installed"),
         ],
@@ -231,7 +227,7 @@ def test_pools(pool: PoolStatus, want_type: str | None, want: Want) -> None:
 def test_a_missing_pool_is_named_with_the_nearest() -> None:
     check(
         [missing_pool_finding("gpuu", ["gpu"], None)],
-        [("failed", "did you mean 'gpu'?; its GPU pools: gpu; prefect-gpu setup --pool gpuu")],
+        [("failed", "Did you mean 'gpu'? GPU pools: gpu. Run: prefect-gpu setup --pool gpuu")],
     )
 
 
@@ -262,7 +258,7 @@ NEWEST: dict[str, Any] = {
         ),
         pytest.param(
             {**NEWEST, "variables": {"properties": {"image": {"type": "string"}}}},
-            [("warning", "1 job variable missing from the base job template: nodes; to add them")],
+            [("warning", "1 job variable missing from the base job template: nodes. To add them")],
             id="of a version before",
         ),
         pytest.param(
@@ -275,7 +271,7 @@ NEWEST: dict[str, Any] = {
             [
                 (
                     "warning",
-                    "1 job variable different from this version: nodes; these changes",
+                    "1 job variable different from this version: nodes. These changes",
                 )
             ],
             id="another type",
@@ -452,7 +448,7 @@ STALE = NOW - timedelta(seconds=75)
     ("leases", "want"),
     [
         pytest.param(
-            [a_lease()], [("ok", "w-1 acts, renewed 2 s ago, in ml; 3 changes")], id="held"
+            [a_lease()], [("ok", "w-1 acts, renewed 2 s ago, in ml (3 changes")], id="held"
         ),
         pytest.param([], [("unknown", "Lease gpu-pool-gpu not found in any namespace")], id="none"),
         pytest.param(
@@ -621,7 +617,7 @@ def a_node(
         pytest.param([a_node()], [("ok", "8 GPUs on 1 node: a100-80gb 8")], id="one"),
         pytest.param(
             [a_node(), SeenNode(name="cpu", facts=None)],
-            [("ok", "8 GPUs on 1 node: a100-80gb 8; 1 node without GPUs")],
+            [("ok", "8 GPUs on 1 node: a100-80gb 8 (1 node without GPUs)")],
             id="one without GPUs",
         ),
         pytest.param([], [("failed", "No usable GPUs found")], id="none"),
@@ -642,7 +638,7 @@ def a_node(
         ),
         pytest.param(
             [a_node(labels={})],
-            [("ok", ""), ("warning", "does not have a GPU type label; please install GPU")],
+            [("ok", ""), ("warning", "does not have a GPU type label. Please install GPU")],
             id="no labels",
         ),
         pytest.param(
@@ -656,7 +652,7 @@ def a_node(
                 ("ok", "8 GPUs on 1 node"),
                 (
                     "warning",
-                    "node n1: GPU-a is held: 90 °C; 7 other GPUs may remain idle until it is ",
+                    "node n1: GPU-a is held: 90 °C. 7 other GPUs may remain idle until it is ",
                 ),
             ],
             id="a GPU that is held and may still be given to a pod",
@@ -665,7 +661,7 @@ def a_node(
             [a_node(held=(HOT,), allocatable="7")],
             [
                 ("ok", "7 GPUs on 1 node"),
-                ("warning", "GPU-a is held: 90 °C; check its cooling, then `kubectl annotate "),
+                ("warning", "GPU-a is held: 90 °C. Check its cooling, then `kubectl annotate "),
             ],
             id="a GPU that is held and withdrawn",
         ),
@@ -701,7 +697,7 @@ def test_nodes(nodes: list[SeenNode], want: Want) -> None:
 
 
 def test_no_node_is_needed_where_a_provisioner_adds_them() -> None:
-    check(node_findings([], may_add=True), [("ok", "nodes can be added by the provisioner")])
+    check(node_findings([], may_add=True), [("ok", "Nodes can be added by the provisioner")])
 
 
 def test_a_thousand_cordoned_nodes_are_not_a_thousand_lines() -> None:
@@ -848,12 +844,12 @@ def a_ledger(**fields: Any) -> LedgerProbe:
         ),
         pytest.param(
             a_ledger(version="0003"),
-            [("warning", "0003 is older than 0004; to upgrade the schema"), ("ok", "")],
+            [("warning", "0003 is older than 0004. To upgrade the schema"), ("ok", "")],
             id="behind",
         ),
         pytest.param(
             a_ledger(version="0009", is_known=False),
-            [("failed", "0009 is newer than 0004; please upgrade"), ("ok", "")],
+            [("failed", "0009 is newer than 0004. Please upgrade"), ("ok", "")],
             id="ahead",
         ),
         pytest.param(a_ledger(version=None), [("unknown", "has not been initialized")], id="empty"),

@@ -35,8 +35,8 @@ def changed(**properties: Any) -> dict[str, Any]:
         pytest.param(
             NEWEST,
             {"node"},
-            [("error", "job_configuration", "'node', which variables.properties does not have; "
-              "did you mean 'nodes'?")],
+            [("error", "job_configuration", "'node', which variables.properties does not have. "
+              "Did you mean 'nodes'?")],
             id="a misspelled placeholder",
         ),
         pytest.param(

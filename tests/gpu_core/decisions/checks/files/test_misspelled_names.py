@@ -22,24 +22,24 @@ def virtual(gpu_type: str) -> dict[str, object]:
         pytest.param(
             {"prices": PRICES, **virtual("a100-80g")},
             [
-                "virtual_gpus.gpu_type: 'a100-80g' has no price and is not in the catalog; "
-                "did you mean 'a100-80gb'?"
+                "virtual_gpus.gpu_type: 'a100-80g' has no price and is not in the catalog. "
+                "Did you mean 'a100-80gb'?"
             ],
             id="close to a priced type",
         ),
         pytest.param(
             {"prices": PRICES, **virtual("inhouse1")},
             [
-                "virtual_gpus.gpu_type: 'inhouse1' has no price and is not in the catalog; "
-                "did you mean 'inhouse-1'?"
+                "virtual_gpus.gpu_type: 'inhouse1' has no price and is not in the catalog. "
+                "Did you mean 'inhouse-1'?"
             ],
             id="close to a priced type of one's own",
         ),
         pytest.param(
             virtual("a100"),
             [
-                "virtual_gpus.gpu_type: 'a100' has no price and is not in the catalog; "
-                "did you mean 'a100-40gb' or 'a100-80gb'?"
+                "virtual_gpus.gpu_type: 'a100' has no price and is not in the catalog. "
+                "Did you mean 'a100-40gb' or 'a100-80gb'?"
             ],
             id="one model with two sizes",
         ),
@@ -53,14 +53,14 @@ def virtual(gpu_type: str) -> dict[str, object]:
                 }
             },
             [
-                "kubernetes.provisioned.0.gpu_type: 'l4-' has no price and is not in the catalog; "
-                "did you mean 'l4'?"
+                "kubernetes.provisioned.0.gpu_type: 'l4-' has no price and is not in the catalog. "
+                "Did you mean 'l4'?"
             ],
             id="of nodes that are still to come",
         ),
         pytest.param(
             {"prices": {"a100-80gbs": {"on-demand": 3.6}}},
-            ["prices.a100-80gbs: 'a100-80gbs' is not in the catalog; did you mean 'a100-80gb'?"],
+            ["prices.a100-80gbs: 'a100-80gbs' is not in the catalog. Did you mean 'a100-80gb'?"],
             id="a type that is priced under a wrong name",
         ),
         pytest.param(
@@ -70,7 +70,7 @@ def virtual(gpu_type: str) -> dict[str, object]:
             },
             [
                 "quotas.teams.vision.nominal_quota.a100-80g/spot: 'a100-80g' has no price and is "
-                "not in the catalog; did you mean 'a100-80gb'?"
+                "not in the catalog. Did you mean 'a100-80gb'?"
             ],
             id="in a quota",
         ),
@@ -81,23 +81,23 @@ def virtual(gpu_type: str) -> dict[str, object]:
             },
             [
                 "quotas.teams.vision.nominal_quota.house: 'house' has no price and is not in the "
-                "catalog; add prices.house if the pool has it"
+                "catalog. Add prices.house if the pool has it."
             ],
             id="a quota of a type that nothing else names",
         ),
         pytest.param(
             {"prices": PRICES, **virtual("h100-90gb")},
             [
-                "virtual_gpus.gpu_type: 'h100-90gb' has no price and is not in the catalog; "
-                "did you mean 'h100-80gb'?"
+                "virtual_gpus.gpu_type: 'h100-90gb' has no price and is not in the catalog. "
+                "Did you mean 'h100-80gb'?"
             ],
             id="the same product in the catalog is nearer than another one with a price",
         ),
         pytest.param(
             {"scale": {"offers": [{"gpu_type": "l40ss", "gpus_per_node": 4}]}},
             [
-                "scale.offers.0.gpu_type: 'l40ss' has no price and is not in the catalog; "
-                "did you mean 'l40s'?"
+                "scale.offers.0.gpu_type: 'l40ss' has no price and is not in the catalog. "
+                "Did you mean 'l40s'?"
             ],
             id="of an offer",
         ),
@@ -167,7 +167,7 @@ def team_sections(
 def test_misspelled_teams(fields: dict[str, object], want: list[str]) -> None:
     found = misspelled_names(parse_policy({"version": 1, **fields}), {}, None)
     assert [f"{finding.path}: {finding.message}" for finding in found] == [
-        f"{text}; did you mean that?" for text in want
+        f"{text}. Did you mean that?" for text in want
     ]
 
 

@@ -59,7 +59,7 @@ def test_what_is_one(address: str) -> None:
         pytest.param(
             "https://x:4200/api",
             "[SSL: WRONG_VERSION_NUMBER] wrong version number",
-            "did you mean 'http://x:4200/api'?",
+            "Did you mean 'http://x:4200/api'?",
             id="TLS to a server without",
         ),
         pytest.param(

@@ -273,7 +273,9 @@ def test_a_line_that_cannot_be_counted_is_named(row: Row, want: Problem) -> None
 
 
 def test_a_file_that_is_no_bill_is_refused_with_the_columns_it_lacks() -> None:
-    with pytest.raises(InvalidInput, match=r"no column BilledCost.*export the bill in FOCUS"):
+    with pytest.raises(
+        InvalidInput, match=r"no column BilledCost.*Please export the bill in FOCUS"
+    ):
         parse_bill(["lineItem/UnblendedCost", "EffectiveCost"], [])
 
 

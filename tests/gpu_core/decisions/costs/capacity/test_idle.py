@@ -361,7 +361,7 @@ def test_rows_and_idle_add_up_to_the_micro_dollar(
 
 
 def test_a_rule_that_is_misspelled_is_named() -> None:
-    with pytest.raises(InvalidInput, match=r"idle .*\(got 'by-us'\).*did you mean 'by-use'"):
+    with pytest.raises(InvalidInput, match=r"idle .*\(got 'by-us'\).*Did you mean 'by-use'"):
         parse_idle_rule("by-us")
 
 

@@ -37,7 +37,7 @@ def asking(name, *, always=False, kind="limits", **resources):
         pytest.param(
             {"containers": [RUN, asking("side", **{"nvidia.com/gpu": "1"})]},
             4,
-            r"containers\[1\].resources requests GPUs that were not planned .*allowed: none",
+            r"containers\[1\].resources requests GPUs that were not planned .*Allowed: none",
             id="another container",
         ),
         pytest.param(
@@ -55,7 +55,7 @@ def asking(name, *, always=False, kind="limits", **resources):
         pytest.param(
             {"initContainers": [asking("side", always=True, **{"nvidia.com/gpu": 1})]},
             4,
-            r"initContainers\[0\].*allowed: none",
+            r"initContainers\[0\].*Allowed: none",
             id="a restartable init container",
         ),
         pytest.param(
@@ -67,13 +67,13 @@ def asking(name, *, always=False, kind="limits", **resources):
         pytest.param(
             {"initContainers": [asking("check", **{"nvidia.com/gpu": 8})]},
             4,
-            r"initContainers\[0\].*nvidia.com/gpu: 8.*allowed: at most 4",
+            r"initContainers\[0\].*nvidia.com/gpu: 8.*Allowed: at most 4",
             id="an init container with more",
         ),
         pytest.param(
             {"initContainers": [asking("check", **{"nvidia.com/gpu": 1})]},
             0,
-            r"allowed: at most 0",
+            r"Allowed: at most 0",
             id="an init container of a run without a GPU",
         ),
         pytest.param(
@@ -139,7 +139,7 @@ def test_a_pod_without_gpus_has_no_container_with_one(framework):
     launch = make_launch(
         1, is_flow=False, variables={"framework": framework, "container_command": "a.py"}
     )
-    with pytest.raises(InvalidInput, match=r"initContainers\[0\].*allowed: at most 0"):
+    with pytest.raises(InvalidInput, match=r"initContainers\[0\].*Allowed: at most 0"):
         build_custom_job(pool, launch, make_kubernetes_policy())
 
 

@@ -274,7 +274,7 @@ def test_the_first_node_starts_the_flow_as_its_command_says():
 
 
 def test_a_gang_of_a_flow_needs_a_command_for_the_others():
-    with pytest.raises(InvalidInput, match="container_command is missing; with nodes > 1"):
+    with pytest.raises(InvalidInput, match=r"container_command is missing\. With nodes > 1"):
         build(make_launch(nodes=2))
 
 

@@ -108,7 +108,7 @@ def test_the_operator_is_warned_of_keys_in_plain_words(environment, in_secrets, 
 def test_the_operator_is_warned_of_headers_in_plain_words():
     headers = {"PREFECT_CLIENT_CUSTOM_HEADERS": '{"CF-Access-Client-Secret": "s"}'}
     (found,) = plain_key_warnings(headers, ())
-    assert found.endswith("specify a Secret that contains it in the policy's kubernetes.secrets")
+    assert found.endswith("Specify a Secret that contains it in the policy's kubernetes.secrets.")
     assert plain_key_warnings(headers, headers) == ()
 
 

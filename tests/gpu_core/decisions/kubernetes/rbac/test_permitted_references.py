@@ -62,7 +62,7 @@ def path(name):
         pytest.param(
             LISTS,
             brings(account("trainr")),
-            ("use ServiceAccount 'trainr' (allowed: trainer; did you mean 'trainer'?)",),
+            ("use ServiceAccount 'trainr' (did you mean 'trainer'? Allowed: trainer)",),
             id="a misspelled account",
         ),
         pytest.param(
@@ -93,7 +93,7 @@ def path(name):
         pytest.param(
             LISTS,
             brings(path("/database")),
-            ("mount host path '/database' (allowed: /data; did you mean '/data'?)",),
+            ("mount host path '/database' (did you mean '/data'? Allowed: /data)",),
             id="a folder that begins alike",
         ),
         pytest.param(
@@ -180,8 +180,8 @@ def test_it_is_held_with_what_would_help():
     held = held_if_not_permitted(workload(), brings(secret("vison"), account("x")), policy, OWN)
     assert held.hold == Hold(
         reason=Reason.NOT_PERMITTED,
-        summary="Held: a run of team 'vision' is not permitted to use Secret 'vison' (allowed: "
-        "vision; did you mean 'vision'?).",
+        summary="Held: a run of team 'vision' is not permitted to use Secret 'vison' (did you "
+        "mean 'vision'? Allowed: vision).",
         resolution="Please submit the run again within these limits or change "
         "permissions.teams.vision in the policy.",
     )
@@ -209,7 +209,7 @@ def test_the_graver_hold_wins(reason, want):
     [
         pytest.param(
             {"pod_fields": ["hostNetwrok"]},
-            r"permissions.default.pod_fields contains a field .*did you mean 'hostNetwork'",
+            r"permissions.default.pod_fields contains a field .*Did you mean 'hostNetwork'",
             id="a misspelled field",
         ),
         pytest.param({"secrets": "keys"}, "permissions.default.secrets", id="text, no list"),

@@ -69,7 +69,7 @@ def test_a_blank_command_is_the_default_as_on_every_prefect_pool():
             "volumes.0.path is not a known name",
             id="a misspelled key",
         ),
-        pytest.param({"framework": "rai"}, "did you mean 'ray'", id="a misspelled framework"),
+        pytest.param({"framework": "rai"}, "Did you mean 'ray'", id="a misspelled framework"),
     ],
 )
 def test_what_is_wrong_is_said(variables, want):

@@ -248,7 +248,7 @@ def test_the_time_of_a_question(words: str, first: str, end: str) -> None:
         ("total cost 2026-02-30", "question contains an invalid date"),
         ("total cost 2027-01-01", "question must not refer to a future date"),
         ("total cost last 0 days", "question specifies an invalid number of days"),
-        ("total cost last 367 days", "allowed: 1 to 366"),
+        ("total cost last 367 days", "Allowed: 1 to 366"),
     ],
 )
 def test_what_is_not_known_gets_the_nearest_questions(text: str, want: str) -> None:

@@ -90,7 +90,7 @@ def test_what_cannot_be_a_sweep_is_named(changes: dict[str, Any], want_field: st
 
 
 def test_a_budget_just_below_the_last_rung_reads_differently() -> None:
-    with pytest.raises(InvalidInput, match=r"got '\$9'\); allowed: \$9\.0036 or more"):
+    with pytest.raises(InvalidInput, match=r"got '\$9'\). Allowed: \$9\.0036 or more"):
         request(budget_usd=9, first_rung_usd=1.0004)
 
 
@@ -145,7 +145,7 @@ def test_trials_start_one_by_one_until_one_has_saved() -> None:
             "without a price",
             id="it runs without a price, so that its budget never stops it",
         ),
-        pytest.param(replace(FIRST, points=()), "did you mean 'acuracy'", id="another metric"),
+        pytest.param(replace(FIRST, points=()), "Did you mean 'acuracy'", id="another metric"),
         pytest.param(replace(COMPLETED, points=()), "in MLflow", id="completed without a metric"),
     ],
 )

@@ -288,7 +288,7 @@ def test_nothing_is_admitted_beyond_a_permission(
     [
         pytest.param(
             {"default": {"queues": ["hihg"]}},
-            r"permissions.default.queues names a queue without a priority.*did you mean 'high'",
+            r"permissions.default.queues names a queue without a priority.*Did you mean 'high'",
             id="an unknown queue",
         ),
         pytest.param(

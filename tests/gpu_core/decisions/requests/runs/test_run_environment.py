@@ -73,7 +73,7 @@ def test_names_are_read_as_people_write_them(text, want):
 
 @pytest.mark.parametrize("text", ["A=1", "a b-c", "**", "*A", "1A"])
 def test_what_is_no_name_is_refused_with_what_is_allowed(text):
-    with pytest.raises(ValueError, match=r"is not a variable's name; allowed: NAME, or PREFIX_\*"):
+    with pytest.raises(ValueError, match=r"is not a variable's name. Allowed: NAME, or PREFIX_\*"):
         parse_variable_names(text)
 
 

@@ -95,72 +95,72 @@ def test_everything_given():
     [
         pytest.param(
             {"gpu_cuont": 4},
-            "gpu_cuont is not a known name; did you mean 'gpu_count'?; allowed: budget_usd, ",
+            "gpu_cuont is not a known name. Did you mean 'gpu_count'? Allowed: budget_usd, ",
             id="a misspelled variable",
         ),
         pytest.param(
             {"comand": "x"},
-            "comand is not a known name; did you mean 'command'?",
+            "comand is not a known name. Did you mean 'command'?",
             id="a misspelled variable of the worker",
         ),
         pytest.param(
             {"gpu_count": "4"},
-            "gpu_count is not a whole number (got '4'); allowed: a whole number from 0 to 64; "
-            "write 4 without quotes",
+            "gpu_count is not a whole number (got '4'). Allowed: a whole number from 0 to 64. "
+            "Write 4 without quotes",
             id="a number in quotes",
         ),
         pytest.param(
             {"gpu_count": 1.5}, "gpu_count is not a whole number (got 1.5)", id="half a GPU"
         ),
         pytest.param(
-            {"gpu_count": -1}, "gpu_count is too small (got -1); allowed: 0 to 64", id="less"
+            {"gpu_count": -1}, "gpu_count is too small (got -1). Allowed: 0 to 64", id="less"
         ),
         pytest.param(
-            {"gpu_count": 65}, "gpu_count is too large (got 65); allowed: 0 to 64", id="more"
+            {"gpu_count": 65}, "gpu_count is too large (got 65). Allowed: 0 to 64", id="more"
         ),
         pytest.param(
             {"gpu_count": 0, "nodes": 2},
-            "nodes needs GPUs on each node (got 2); set gpu_count too",
+            "nodes needs GPUs on each node (got 2). Set gpu_count too",
             id="nodes without GPUs",
         ),
         pytest.param(
-            {"gpu_fraction": 0}, "gpu_fraction is too small (got 0); allowed: over 0", id="none"
+            {"gpu_fraction": 0}, "gpu_fraction is too small (got 0). Allowed: over 0", id="none"
         ),
         pytest.param(
             {"gpu_fraction": 1.5},
-            "gpu_fraction is too large (got 1.5); allowed: over 0 to 1",
+            "gpu_fraction is too large (got 1.5). Allowed: over 0 to 1",
             id="1+",
         ),
         pytest.param(
             {"gpu_fraction": 0.5, "mig_profile": "1g.10gb"},
             (
-                "gpu_fraction cannot be combined with mig_profile (got 0.5); specify only one "
+                "gpu_fraction cannot be combined with mig_profile (got 0.5). Specify only one "
                 "of them"
             ),
             id="two kinds of parts",
         ),
         pytest.param(
             {"gpu_count": 0, "mig_profile": "1g.10gb"},
-            "mig_profile needs a GPU (got '1g.10gb'); set gpu_count to 1",
+            "mig_profile needs a GPU (got '1g.10gb'). Set gpu_count to 1",
             id="an instance of no GPU",
         ),
         pytest.param(
             {"gpu_count": 0, "gpu_fraction": 0.5},
-            "gpu_fraction needs a GPU (got 0.5); set gpu_count to 1",
+            "gpu_fraction needs a GPU (got 0.5). Set gpu_count to 1",
             id="a part of no GPU",
         ),
         pytest.param(
             {"mig_profile": "10gb"},
-            "mig_profile is not a MIG profile (got '10gb'); allowed: compute slices and memory "
+            "mig_profile is not a MIG profile (got '10gb'). Allowed: compute slices and memory "
             "such as '1g.10gb' or '1g.10gb+me'",
             id="half a profile",
         ),
         pytest.param({"mig_profile": 1}, "mig_profile is not a MIG profile (got 1)", id="a number"),
         pytest.param(
-            {"gpu_type": 100}, "gpu_type is not a GPU type (got 100); allowed: 'auto'", id="number"
+            {"gpu_type": 100}, "gpu_type is not a GPU type (got 100). Allowed: 'auto'", id="number"
         ),
         pytest.param(
-            {"gpu_type": []}, "gpu_type is not a GPU type (got []); allowed: 'auto'", id="no type"
+            {"gpu_type": []}, "gpu_type is not a GPU type (got []). Allowed: 'auto'", id="no type"
         ),
         pytest.param(
             {"gpu_type": ["t4", "auto"]},
@@ -177,36 +177,36 @@ def test_everything_given():
         ),
         pytest.param(
             {"capacity_type": "sopt"},
-            "capacity_type is not one of the choices (got 'sopt'); did you mean 'spot'?; "
-            "allowed: auto, spot, on-demand, reserved",
+            "capacity_type is not one of the choices (got 'sopt'). Did you mean 'spot'? "
+            "Allowed: auto, spot, on-demand, reserved",
             id="a misspelled choice",
         ),
         pytest.param(
             {"expected_duration": "an hour"},
-            "expected_duration is not a duration (got 'an hour'); allowed: whole seconds",
+            "expected_duration is not a duration (got 'an hour'). Allowed: whole seconds",
             id="a duration in words",
         ),
         pytest.param(
-            {"max_duration": 0}, "max_duration is too small (got 0); allowed: 1 s or more", id="0s"
+            {"max_duration": 0}, "max_duration is too small (got 0). Allowed: 1 s or more", id="0s"
         ),
         pytest.param(
             {"preemptible": "no"},
-            "preemptible is not true or false (got 'no'); allowed: true or false",
+            "preemptible is not true or false (got 'no'). Allowed: true or false",
             id="text for a switch",
         ),
         pytest.param(
             {"budget_usd": 0},
-            "budget_usd pays for nothing (got 0); allowed: USD, over 0, such as 12.50",
+            "budget_usd pays for nothing (got 0). Allowed: USD, over 0, such as 12.50",
             id="a budget of nothing",
         ),
         pytest.param(
             {"budget_usd": "12"},
-            "budget_usd is not an amount (got '12'); allowed: USD, over 0, such as 12.50",
+            "budget_usd is not an amount (got '12'). Allowed: USD, over 0, such as 12.50",
             id="a budget as text",
         ),
         pytest.param(
             {"work": "make coffee"},
-            "work names no model, size or task (got 'make coffee'); allowed: words with a model "
+            "work names no model, size or task (got 'make coffee'). Allowed: words with a model "
             "and a method, such as 'fine-tune a 7B model with LoRA'",
             id="work that is not understood",
         ),
@@ -298,8 +298,8 @@ def test_parts_of_gpus(variables, want):
 def test_an_unknown_priority_is_refused():
     """A wish that means nothing is the person's mistake, not the queue's."""
     message = (
-        "gpu_priority is not a queue of the policy (got 'hihg'); did you mean 'high'?; "
-        "allowed: critical, high, low, medium"
+        "gpu_priority is not a queue of the policy (got 'hihg'). Did you mean 'high'? "
+        "Allowed: critical, high, low, medium."
     )
     with pytest.raises(InvalidInput, match=f"^{re.escape(message)}$"):
         workload(request(gpu_priority="hihg"))

@@ -35,7 +35,7 @@ def refused(**variables):
     [
         pytest.param(
             {"deadline": "9999-12-31T23:59-14:00"},
-            "deadline is out of range (got '9999-12-31T23:59-14:00'); allowed: the years 1970 to",
+            "deadline is out of range (got '9999-12-31T23:59-14:00'). Allowed: the years 1970 to",
             id="after the last moment of all",
         ),
         pytest.param(
@@ -60,7 +60,7 @@ def refused(**variables):
         ),
         pytest.param(
             {"budget_usd": 1e308},
-            "budget_usd is too large an amount in USD (got 1e+308); allowed: 0 to 1,000,000,000",
+            "budget_usd is too large an amount in USD (got 1e+308). Allowed: 0 to 1,000,000,000",
             id="the largest budget of all",
         ),
         pytest.param(
@@ -207,8 +207,8 @@ def _nested(levels: int) -> object:
     ("levels", "want"),
     [
         pytest.param(40, None, id="as deep as allowed"),
-        pytest.param(41, "volumes is nested too deeply; allowed: 40 levels at most", id="deeper"),
-        pytest.param(200, "volumes is nested too deeply; allowed: 40 levels", id="much deeper"),
+        pytest.param(41, "volumes is nested too deeply. Allowed: 40 levels at most", id="deeper"),
+        pytest.param(200, "volumes is nested too deeply. Allowed: 40 levels", id="much deeper"),
         pytest.param(100_000, "volumes is nested too deeply", id="too deep for any recursion"),
     ],
 )

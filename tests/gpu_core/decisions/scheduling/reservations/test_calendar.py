@@ -243,7 +243,7 @@ def test_rules_that_say_too_little_or_too_much(closed: dict[str, Any], problems:
 @pytest.mark.parametrize(
     ("closed", "message"),
     [
-        pytest.param({"weekly": weekly(600, "12:00")}, "quote it", id="YAML's 10:00"),
+        pytest.param({"weekly": weekly(600, "12:00")}, "Quote it", id="YAML's 10:00"),
         pytest.param({"weekly": weekly("24:00", "12:00")}, "is not a time of day", id="24:00"),
         pytest.param(
             {"weekly": weekly("08:00", "12:00", "Europe/Berlim")}, "'Europe/Berlin'", id="zone"

@@ -83,8 +83,8 @@ def test_a_right_that_is_missing_is_warned_of_once(monkeypatch, caplog):
         anyio.run(story)
     assert [record.message for record in caplog.records] == [
         "The worker is not permitted to list events in namespace 'ml': pod startup problems "
-        "are not reported in the logs of runs; the permission is granted by the Helm chart "
-        "infra/helm/prefect-gpu"
+        "are not reported in the logs of runs. The permission is granted by the Helm chart "
+        "infra/helm/prefect-gpu."
     ]
 
 

@@ -127,8 +127,8 @@ async def test_a_hot_gpu_is_held_and_its_run_alone_moves(world, caplog):
     assert world.trouble("train-2", node="n2") is None
     (line,) = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert line == (
-        "GPU-a on node n1 is held (drain): 90 °C, from 85 °C on it is too hot; check its "
-        f"cooling, then free it with `kubectl annotate node n1 {HELD_ANNOTATION}-`"
+        "GPU-a on node n1 is held (drain): 90 °C, from 85 °C on it is too hot. Check its "
+        f"cooling, then free it with `kubectl annotate node n1 {HELD_ANNOTATION}-`."
     )
 
 

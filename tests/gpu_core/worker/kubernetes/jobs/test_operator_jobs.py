@@ -58,7 +58,7 @@ async def test_a_framework_without_its_operator_is_refused_in_one_line():
             InvalidInput, match="the kind SparkApplication is not installed"
         ) as error:
             custom_jobs.check(request("spark"))
-        assert "install the Spark operator" in str(error.value)
+        assert "Install the Spark operator" in str(error.value)
         with pytest.raises(InvalidInput, match="container_command is missing"):
             custom_jobs.check(request("ray", None))
         tasks.cancel_scope.cancel()

@@ -59,8 +59,8 @@ def test_an_xid_holds_its_gpu_and_wakes_the_worker_once(world, caplog):
     assert world.woken == 1
     (line,) = [record.getMessage() for record in caplog.records]
     assert line == (
-        "GPU-a is held (reset): XID 79 (the GPU has fallen off the bus); restart the "
-        "machine, then free it with `prefect-gpu gpus free GPU-a`"
+        "GPU-a is held (reset): XID 79 (the GPU has fallen off the bus). Restart the "
+        "machine, then free it with `prefect-gpu gpus free GPU-a`."
     )
 
 
@@ -95,7 +95,7 @@ def test_an_error_of_the_program_holds_nothing(world, code, caplog):
 
 def test_an_unknown_error_asks_a_person_once_and_leaves_the_gpu_in_use(world, caplog):
     assert world.look(10, GPU_a={"xids": (999,)}) == {}
-    assert caplog.text.count("GPU-a is degraded: XID 999; see NVIDIA's list") == 1
+    assert caplog.text.count("GPU-a is degraded: XID 999. See NVIDIA's list") == 1
 
 
 def test_a_driver_that_fails_holds_nothing_and_is_said_once(world, caplog):
@@ -114,7 +114,7 @@ def test_a_disk_that_refuses_is_tried_again(world, tmp_path, caplog):
     (tmp_path / "held-gpus").write_text("in the way")
     assert world.look(GPU_a={"xids": (79,)}) == {}
     assert world.look(5) == {}
-    assert caplog.text.count("Failed to hold GPU-a; will retry") == 1
+    assert caplog.text.count("Failed to hold GPU-a: ") == 1
     (tmp_path / "held-gpus").unlink()
     # The event came once and is not forgotten.
     assert world.look() == {"GPU-a": HealthVerdict.RESET}

@@ -155,7 +155,7 @@ def test_history_on_another_gpu_type_has_wider_bounds():
     [
         pytest.param(
             ObservedThroughput(hardware=on("a100-80gb"), units_per_s=()),
-            "observed is no throughput (got []); allowed: tokens per second, more than 0",
+            "observed is no throughput (got []). Allowed: tokens per second, more than 0",
             id="none",
         ),
         pytest.param(
@@ -165,7 +165,7 @@ def test_history_on_another_gpu_type_has_wider_bounds():
         ),
         pytest.param(
             ObservedThroughput(hardware=on("t4"), units_per_s=(5.0,)),
-            "observed cannot be of such a job (got 't4'); name a GPU type that computes in bf16",
+            "observed cannot be of such a job (got 't4'). Name a GPU type that computes in bf16",
             id="where it cannot run",
         ),
     ],

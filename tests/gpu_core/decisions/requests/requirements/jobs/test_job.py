@@ -12,7 +12,7 @@ from gpu_core.testing.builders.jobs import make_job
 @pytest.mark.parametrize(
     ("changes", "want_message"),
     [
-        pytest.param({"amount": 0}, "amount is too small (got 0); allowed: more than 0", id="none"),
+        pytest.param({"amount": 0}, "amount is too small (got 0). Allowed: more than 0", id="none"),
         pytest.param({"batch_per_gpu": 0}, "batch is too small", id="no batch"),
         pytest.param({"zero_stage": 4}, "zero-stage is not a ZeRO stage (got 4)", id="stage 4"),
         pytest.param(
@@ -20,7 +20,7 @@ from gpu_core.testing.builders.jobs import make_job
         ),
         pytest.param(
             {"method": "inference", "sequence_length": 100, "output_tokens": 100},
-            "output-tokens leave no room for a prompt (got 100); allowed: 0 to 99",
+            "output-tokens leave no room for a prompt (got 100). Allowed: 0 to 99",
             id="an answer as long as the sequence",
         ),
     ],

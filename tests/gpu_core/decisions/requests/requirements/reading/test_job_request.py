@@ -35,7 +35,7 @@ def test_work_for_a_cpu_stays_work_for_a_cpu():
     ("text", "stated", "want_message"),
     [
         pytest.param(
-            None, JobRequest(), "model is missing; allowed: a model such as", id="nothing at all"
+            None, JobRequest(), "model is missing. Allowed: a model such as", id="nothing at all"
         ),
         pytest.param(None, JobRequest(parameters=1), "method is missing", id="no method"),
         pytest.param(
@@ -44,7 +44,7 @@ def test_work_for_a_cpu_stays_work_for_a_cpu():
         pytest.param(
             None,
             JobRequest(model_name="llama3-8b"),
-            "model is not known (got 'llama3-8b'); did you mean 'llama-3-8b'?",
+            "model is not known (got 'llama3-8b'). Did you mean 'llama-3-8b'?",
             id="a misspelled model",
         ),
         pytest.param(

@@ -73,7 +73,7 @@ def test_limits(text, want):
     [
         ("fine-tune a 7B on an RTX 4090", "names a GPU without known figures (got 'rtx 4090')"),
         ("fine-tune a 7B on an A100 with 16gb", None),
-        ("fine-tune a 7B on an A100 16GB", "(got 'a100 16gb'); allowed: a100-40gb, a100-80gb"),
+        ("fine-tune a 7B on an A100 16GB", "(got 'a100 16gb'). Allowed: a100-40gb, a100-80gb"),
         ("fine-tune a 7B, not on a100", "excludes a GPU"),
         ("fine-tune a 7B on 8 h100 or 16 a100", "several numbers of GPUs"),
         ("fine-tune a 7B on 4 nodes with 8 gpus", "(got '8 GPUs, 4 nodes')"),

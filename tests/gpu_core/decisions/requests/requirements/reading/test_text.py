@@ -461,7 +461,7 @@ def test_it_says_what_it_understood_and_what_it_assumed():
         pytest.param("of " * 3000, "text is too long (got '9,000 characters')", id="a file"),
         pytest.param(
             "evaluate llama-3-8b on gsm8k and mmlu",
-            "text names 2 data sets (got 'GSM8K and MMLU'); allowed: one, or the number of samples",
+            "text names 2 data sets (got 'GSM8K and MMLU'). Allowed: one, or the number of samples",
             id="two data sets",
         ),
         pytest.param(
@@ -481,13 +481,13 @@ def test_it_says_what_it_understood_and_what_it_assumed():
         ),
         pytest.param(
             "LoRA of llama 8b on 100 samples, 4096 tokens",
-            "text counts samples and tokens; allowed: such as '20k samples of 800 tokens'",
+            "text counts samples and tokens. Allowed: such as '20k samples of 800 tokens'",
             id="tokens of each sample or of all",
         ),
         pytest.param("train a 0B model", "text has a model without parameters", id="size zero"),
         pytest.param(
             "train a 7b in int8",
-            "text trains in int8; allowed: bf16, fp16 or fp32 in training; say QLoRA",
+            "text trains in int8. Allowed: bf16, fp16 or fp32 in training. Say QLoRA",
             id="training in 8 bits",
         ),
     ],
