@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 from gpu_core.decisions.model.bit_set import numbers_in
 from gpu_core.decisions.model.units import epoch_s
-from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape, Workload
+from gpu_core.decisions.model.workload import Shape, Workload
 from gpu_core.decisions.policy.preemption import PreemptionPolicy, TakesFrom
 from gpu_core.decisions.scheduling.eviction.candidates import PreemptionIndex, PreemptionScope
 from gpu_core.decisions.scheduling.eviction.cost import Candidates, PreemptionCandidate
+from gpu_core.decisions.scheduling.eviction.later_in_order import LaterInOrder
 from gpu_core.decisions.scheduling.eviction.nodes_without import NodesWithout
 from gpu_core.decisions.scheduling.eviction.victim_pools import VictimPools
 from gpu_core.decisions.scheduling.eviction.victim_problem import (
@@ -27,7 +28,6 @@ from gpu_core.decisions.scheduling.eviction.victims import (
     Victims,
     counts_only_gpus,
 )
-from gpu_core.decisions.scheduling.queue.ordering import Key
 from gpu_core.decisions.scheduling.queue.queue import QueueEntry, WorkloadGroup
 from gpu_core.decisions.scheduling.state.allocations import Holding
 from gpu_core.decisions.scheduling.state.cluster_state import SchedulerState
@@ -96,7 +96,7 @@ class Preemption:
         self._has_parts = not all(shape.is_whole for shape in shapes)
         self._has_protected = any(h.protected_until_s > now_s for h in candidates.holdings)
         self._steps_left = CYCLE_STEPS
-        self._last_in_order: list[tuple[Key, Holding]] | None = None
+        self._by_order = LaterInOrder(state, candidates, now_s)
 
     def invalidate(self, nodes: Iterable[str]) -> None:
         """Marks nodes whose free resources have changed."""
@@ -107,7 +107,7 @@ class Preemption:
     ) -> "Preemptees":
         """The workloads that should be preempted for it; None: that would not free enough."""
         if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
-            return Preemptees(self._victims_by_order(group, entry, allows))
+            return Preemptees(self._by_order.victims(group, entry, allows))
         allowance = self._entitlements.allowance(group.team, group.shape)
         scope = self._scope(group, entry.workload, allowance)
         is_open = self._is_open(group.shape, allowance, scope, allows)
@@ -277,67 +277,6 @@ class Preemption:
             else:
                 freed.add(victim.holding)
         return list(kept.values())
-
-    # By queue order: time-slicing policies such as least attained service.
-
-    def _victims_by_order(
-        self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None
-    ) -> list[PreemptionCandidate]:
-        shape, order = group.shape, self._state.order
-        own = order.policy_part(self._key_of_preemptor(entry))
-        chosen: list[PreemptionCandidate] = []
-        freed = NodesWithout(self._cluster, shape, allows)
-        for key, holding in self._running_last_first():
-            if key <= own:
-                return []
-            if not self._may_follow(group, holding):
-                continue
-            if freed.add(holding):
-                chosen.append(self._candidates[holding.workload_id])
-                if freed.fits():
-                    break
-        else:
-            return []
-        # The victim furthest ahead in the order is spared first.
-        kept = list(chosen)
-        for candidate in reversed(chosen[:-1]):
-            freed.remove(candidate.holding)
-            if freed.fits():
-                kept.remove(candidate)
-            else:
-                freed.add(candidate.holding)
-        return sorted(kept, key=lambda c: c.workload_id)
-
-    def _may_follow(self, group: WorkloadGroup, holding: Holding) -> bool:
-        if holding.workload_id not in self._candidates:
-            return False
-        if holding.protected_until_s > self._now_s:
-            return False
-        if not self._entitlements.has_quotas:
-            return True
-        return holding.workload.team == group.team
-
-    def _running_last_first(self) -> list[tuple[Key, Holding]]:
-        if self._last_in_order is None:
-            order, now_s = self._state.order, self._now_s
-            keyed = []
-            for holding in self._candidates.holdings:
-                held_s = now_s - holding.admitted_s
-                key = order.running_key(
-                    holding.workload,
-                    holding.submitted_s,
-                    held_s * holding.gpu_milli / WHOLE_GPU_MILLI,
-                    held_s,
-                )
-                keyed.append((order.aged_until(key, holding.admitted_s), holding))
-            keyed.sort(key=lambda k: k[0], reverse=True)
-            self._last_in_order = [(order.policy_part(key), h) for key, h in keyed]
-        return self._last_in_order
-
-    def _key_of_preemptor(self, entry: QueueEntry) -> Key:
-        """Its key without what it gained by waiting, also where it has waited too long."""
-        order, submitted_s = self._state.order, epoch_s(entry.workload.submitted_at)
-        return order.aged_until(order.key(entry.workload, submitted_s), submitted_s)
 
 
 def any_node(_node: str) -> bool:
