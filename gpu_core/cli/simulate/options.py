@@ -38,8 +38,8 @@ class SimulateOptions:
         Parameter(
             name="--policy",
             help="Path to a policy file, or one of default, fifo, greedy, auto, easy, "
-            "conservative, sjf, sjf-easy, fair, priority, srtf, srsf, las and mlfq; may be "
-            "repeated. For the ledger format, the default policy is always included.",
+            "conservative, sjf, sjf-easy, fair, priority, srtf, srsf, las, mlfq and resumable; may "
+            "be repeated. For the ledger format, the default policy is always included.",
         ),
     ]
     order: Annotated[

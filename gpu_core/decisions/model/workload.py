@@ -182,6 +182,8 @@ class Workload:
     """The loss of a start of its deployment; None: not measured, the policy's number holds."""
     attained_gpu_s: float = 0.0
     """GPU-seconds that its earlier attempts have had."""
+    has_resumed: bool = False
+    """Runs of its deployment have shown that they resume from their checkpoints."""
     deadline_at: datetime | None = None
     budget_micro_usd: int | None = None
     """The most that all its attempts may cost together; None: it has no budget of its own."""

@@ -17,6 +17,9 @@ class TakesFrom(StrEnum):
     """Of runs of lower priority, those first that lose the least work."""
     LATER_IN_ORDER = "later-in-order"
     """Of runs that come later in the order, the last ones first."""
+    RESUMABLE = "resumable"
+    """As `lower-priority`. If that is not enough, of runs of the same priority on one node that
+    come later in the order and have shown that they resume from their checkpoints."""
 
 
 class PreemptionPolicy(Section):
@@ -28,7 +31,10 @@ class PreemptionPolicy(Section):
     takes_from: TakesFrom = Field(default=TakesFrom.LOWER_PRIORITY, strict=False)
     """Which runs can be preempted. `lower-priority` selects runs with a lower priority, starting
     with the runs that lose the least work. `later-in-order` selects runs that are later in the
-    order, starting with the last one."""
+    order, starting with the last one. `resumable` works like `lower-priority`. If that is not
+    enough, it selects runs with the same priority that are later in the order, starting with the
+    last one. These runs use one node, and earlier runs of their deployment have resumed from
+    complete checkpoints."""
     grace_period_s: Duration = Field(default=30, alias="grace_period")
     """The time between the notice and the moment at which the processes of the run are killed."""
     min_runtime_s: Duration = Field(default=60, alias="min_runtime")
@@ -58,10 +64,13 @@ def preemption_contradictions(
     """
     if not preemption.enabled:
         return []
+    compared = (
+        [] if preemption.takes_from is TakesFrom.LOWER_PRIORITY else _compared_by_share(ordering)
+    )
     if preemption.takes_from is TakesFrom.LATER_IN_ORDER:
-        return _compared_by_share(ordering)
+        return compared
     if ordering.keys and ordering.keys[0] is OrderKey.PRIORITY:
-        return []
+        return compared
     remedy = "set preemption.enabled to false or preemption.takes_from to later-in-order"
     first = "add priority as the first key"
     if OrderKey.PRIORITY in ordering.keys:

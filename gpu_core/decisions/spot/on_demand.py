@@ -37,8 +37,8 @@ def _can_preempt_by(workload: Workload, view: CapacityView, needed_by: datetime)
     With quotas, or where the order decides, only the plan knows whom it may preempt.
     """
     policy = view.policy.preemption
-    is_by_priority = policy.takes_from is TakesFrom.LOWER_PRIORITY and view.policy.quotas is None
-    if not policy.enabled or not is_by_priority:
+    is_by_order = policy.takes_from is TakesFrom.LATER_IN_ORDER or view.policy.quotas is not None
+    if not policy.enabled or is_by_order:
         return False
 
     def may_be_preempted(held: Allocation) -> bool:

@@ -18,8 +18,9 @@ from gpu_core.adapters.prefect.flow_runs import (
     read_flow_runs_by_id,
 )
 from gpu_core.decisions.attempts.phase import AttemptPhase
+from gpu_core.decisions.attempts.preempted import why_preempted
 from gpu_core.decisions.model.attempts import EndReason
-from gpu_core.decisions.model.units import count, format_duration
+from gpu_core.decisions.model.units import format_duration
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker.attempts.draining import deadline, drain
@@ -90,12 +91,8 @@ class Terminator:
     async def preempt(
         self, running: AttemptState, preemptor: Workload, policy: Policy, now: datetime
     ) -> None:
-        """Take the GPUs of this attempt for a more urgent workload."""
-        why = (
-            f"{preemptor.name!r} has a higher priority ({preemptor.priority:,} points instead of "
-            f"{running.workload.priority:,}) and needs "
-            f"{count(preemptor.shape.total_gpus, 'GPU')}."
-        )
+        """Take the GPUs of this attempt for a workload that the plan prefers."""
+        why = why_preempted(running.workload, preemptor)
         await self.stop(
             running, EndReason.PREEMPTED, why, policy, now, preempted_by=preemptor.workload_id
         )

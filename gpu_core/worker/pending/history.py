@@ -14,6 +14,7 @@ from gpu_core.decisions.attempts.progress import (
     preemption_cost_s,
     saved_s,
 )
+from gpu_core.decisions.attempts.resumption import ResumptionHistory
 from gpu_core.decisions.model.attempts import Attempt, Provenance, RunRecord
 from gpu_core.decisions.model.capacity_life import CapacityLife
 from gpu_core.decisions.model.cluster import SPOT, Allocation, Node, PastUsage
@@ -66,6 +67,7 @@ class _Past(NamedTuple):
     preemption_cost_s: float | None
     max_protection_s: float
     changeover: Changeover
+    has_resumed: bool
 
 
 class _Known(NamedTuple):
@@ -105,6 +107,7 @@ class History:
         self._planned: dict[str, tuple[Demand, Demand]] = {}
         """Demands as they were read, and with the workload that was planned with last."""
         self._changeovers = ChangeoverHistory()
+        self._resumptions = ResumptionHistory()
         self._lives_at: datetime | None = None
 
     async def refresh(self, policy: Policy, now: datetime) -> None:
@@ -139,6 +142,7 @@ class History:
         for run, attempts in sorted(changed, key=lambda record: record[1][-1].admitted_at):
             with self._counted(run):
                 self._changeovers.observe(run.deployment, attempts)
+                self._resumptions.observe(run.deployment, attempts)
         for record in news.touched:
             with self._counted(record[0]):
                 self._learn(record)
@@ -221,13 +225,20 @@ class History:
             stays=self._spot_stays,
         )
 
-    def learn_changeovers(self, attempts: Iterable[AttemptState], policy: Policy) -> None:
-        """Let running attempts have what their deployments' starts lose, as it is known now."""
+    def learn_restarts(self, attempts: Iterable[AttemptState], policy: Policy) -> None:
+        """Let running attempts have what is known now of their deployments' restarts.
+
+        What a start loses, and whether runs resume.
+        """
         for running in attempts:
-            with self._faults.of_run(running, "given its changeover"):
+            with self._faults.of_run(running, "given its deployment's restarts"):
                 deployment = running.record.deployment
                 changeover = self._changeover(deployment, policy)
-                running.workload = replace(running.workload, changeover=changeover)
+                running.workload = replace(
+                    running.workload,
+                    changeover=changeover,
+                    has_resumed=self._resumptions.has_resumed(deployment),
+                )
 
     async def of_running(self, attempts: Iterable[AttemptState], policy: Policy) -> None:
         """Let attempts that were taken over have the run times they would have been given."""
@@ -306,6 +317,7 @@ class History:
             preemption_cost_s=preemption_cost_s(attempts),
             max_protection_s=policy.preemption.max_protection_s,
             changeover=self._changeover(deployment, policy),
+            has_resumed=self._resumptions.has_resumed(deployment),
         )
 
     def _changeover(self, deployment: str | None, policy: Policy) -> Changeover:

@@ -88,7 +88,7 @@ class RunningStops:
         """
 
         def view() -> CapacityView:
-            self._history.learn_changeovers(self._attempts, policy)
+            self._history.learn_restarts(self._attempts, policy)
             return self._history.capacity_view(nodes, allocations, policy, now)
 
         for running, decision in await self._migrations.due(view, now):

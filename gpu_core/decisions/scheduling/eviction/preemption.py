@@ -96,7 +96,7 @@ class Preemption:
         self._has_parts = not all(shape.is_whole for shape in shapes)
         self._has_protected = any(h.protected_until_s > now_s for h in candidates.holdings)
         self._steps_left = CYCLE_STEPS
-        self._by_order = LaterInOrder(state, candidates, now_s)
+        self._by_order = LaterInOrder(state, candidates, policy, now_s)
 
     def invalidate(self, nodes: Iterable[str]) -> None:
         """Marks nodes whose free resources have changed."""
@@ -108,6 +108,16 @@ class Preemption:
         """The workloads that should be preempted for it; None: that would not free enough."""
         if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
             return Preemptees(self._by_order.victims(group, entry, allows))
+        found = self._victims_by_loss(group, entry, allows)
+        if found.victims or self._policy.takes_from is not TakesFrom.RESUMABLE:
+            return found
+        taking_turns = self._by_order.victims(group, entry, allows, resumable_only=True)
+        return Preemptees(taking_turns) if taking_turns else found
+
+    def _victims_by_loss(
+        self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None
+    ) -> "Preemptees":
+        """The victims of lower priority, or that borrow, that lose the least."""
         allowance = self._entitlements.allowance(group.team, group.shape)
         scope = self._scope(group, entry.workload, allowance)
         is_open = self._is_open(group.shape, allowance, scope, allows)

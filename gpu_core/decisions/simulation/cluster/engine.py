@@ -371,6 +371,8 @@ class _Replay:
             placement=placement,
             admitted_at=now,
             works_since=_moment(life.begins_s) if life.attempt > 1 else None,
+            # Progress that is safe at any moment is that of a run which has just saved.
+            checkpointed_at=now if job.checkpoint_interval_s is None and job.has_resumed else None,
             save_s=0.0 if job.checkpoint_interval_s is None else None,
             restart_s=self._options.restart_s,
         )
@@ -462,6 +464,7 @@ def _workload(
         min_runtime_s=options.min_runtime_s,
         max_protection_s=options.max_protection_s,
         run_time=run_time,
+        has_resumed=job.has_resumed,
         deadline_at=None if job.deadline_s is None else _moment(job.deadline_s),
         team=job.team,
         user=job.user,

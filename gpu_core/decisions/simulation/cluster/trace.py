@@ -50,6 +50,8 @@ class TraceJob:
     is_preemptible: bool = True
     checkpoint_interval_s: float | None = None
     """Progress between two checkpoints; None: all progress is safe at any moment."""
+    has_resumed: bool = True
+    """Runs of its deployment have shown that they resume from their checkpoints."""
     checkpoint_stall_s: float = 0.0
     """How long the job stands still for each checkpoint."""
 

@@ -1,6 +1,6 @@
 """Well-known policies by name, to compare your own with.
 
-Only `default` and `priority` read priorities.
+Only `default`, `priority` and `resumable` read priorities.
 """
 
 from typing import Any
@@ -38,6 +38,8 @@ _SERVICE_LEVELS = 9
 
 DEFAULT_POLICY = "default"
 """The policy of a team that states nothing."""
+RESUMABLE_POLICY = "resumable"
+"""The policy for a team whose deployments have shown that their runs resume."""
 
 _POLICIES = {
     DEFAULT_POLICY: {"version": 1},
@@ -62,6 +64,15 @@ _POLICIES = {
     "mlfq": _takes_over(
         "least-attained-service", "most-gpus", "submitted", service_levels=_SERVICE_LEVELS
     ),
+    # All else is the default's: a team adds these lines to its policy.
+    RESUMABLE_POLICY: {
+        "version": 1,
+        "ordering": {
+            "keys": ["priority", "least-attained-service", "most-gpus"],
+            "service_levels": _SERVICE_LEVELS,
+        },
+        "preemption": {"takes_from": "resumable"},
+    },
 }
 
 POLICY_NAMES = tuple(sorted(_POLICIES))

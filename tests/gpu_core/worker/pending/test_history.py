@@ -500,5 +500,19 @@ def test_a_run_that_goes_on_learns_what_a_start_loses(ledger, history):
         limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
         run_dir=Path(),
     )
-    history.learn_changeovers([running], BUDGETED)
+    history.learn_restarts([running], BUDGETED)
     assert running.workload.changeover == (pytest.approx(1350), 3)
+
+
+def test_a_run_knows_whether_those_of_its_deployment_resumed(ledger, history):
+    """From the third on that continued from its newest checkpoint."""
+    for number in range(1, 4):
+        run = make_run(f"run-{number}")
+        first = opened(ledger, run, first_step_at=at(0.1), checkpoint="c", checkpointed_at=at(0.3))
+        close(ledger, first, 0.4, EndReason.PREEMPTED)
+        assert not known(history, str(uuid4())).has_resumed
+        opened(ledger, run, number=2, restored_from="c", first_step_at=at(0.5))
+        look(history, 0.6)
+    assert known(history, str(uuid4())).has_resumed
+    look(again := History(ledger, "gpus"), 0.7)
+    assert known(again, str(uuid4())).has_resumed
