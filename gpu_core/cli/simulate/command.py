@@ -45,7 +45,12 @@ from gpu_core.decisions.simulation.cluster.run_time_oracle import (
 from gpu_core.decisions.simulation.cluster.trace import Trace, TraceJob
 from gpu_core.decisions.simulation.policies.fitting import fitting
 from gpu_core.decisions.simulation.policies.metrics import Metrics, Spread, metrics, spread
-from gpu_core.decisions.simulation.policies.named_policies import DEFAULT_POLICY, named_policy
+from gpu_core.decisions.simulation.policies.named_policies import (
+    DEFAULT_POLICY,
+    RESUMABLE_POLICY,
+    named_policy,
+)
+from gpu_core.decisions.simulation.policies.resuming import gain_text, share_that_resumes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +70,16 @@ def replay_policies(options: SimulateOptions) -> tuple[PolicyReplay, ...]:
     Raises:
         InvalidInput: Something that was asked for cannot be used.
     """
-    trace = _trace(options)
+    return _replay_trace(_trace(options), options)
+
+
+def _replay_trace(trace: Trace, options: SimulateOptions) -> tuple[PolicyReplay, ...]:
     policies = [(text, _policy(text)) for text in options.policies]
-    if options.format == "ledger" and DEFAULT_POLICY not in options.policies:
-        policies.append((DEFAULT_POLICY, named_policy(DEFAULT_POLICY)))
+    always = []
+    if options.format == "ledger":
+        always = [RESUMABLE_POLICY] if share_that_resumes(trace.jobs) else []
+        always.append(DEFAULT_POLICY)
+    policies += [(name, named_policy(name)) for name in always if name not in options.policies]
     if options.format == "kueue":
         stated = read_generator(options.workload)
         policies = [(text, _with_rules(policy, stated)) for text, policy in policies]
@@ -80,14 +91,18 @@ def run_simulate(options: SimulateOptions) -> int:
     """Replay, and print a table or JSON. Returns the exit code."""
     if options.order is not None:
         return run_offering(_trace(options), options.policies, _policy, as_json=options.as_json)
-    rows = replay_policies(options)
+    trace = _trace(options)
+    rows = _replay_trace(trace, options)
     if options.as_json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
     else:
         print_table(simulation_table([(row.policy, row.metrics, row.cpu_s) for row in rows]))
-        found = fitting({row.policy: row.metrics for row in rows})
-        if found is not None:
-            print(wrapped(found.text))
+        replayed = {row.policy: row.metrics for row in rows}
+        found = fitting(replayed)
+        gain = gain_text(trace.jobs, replayed) if options.format == "ledger" else None
+        for text in (None if found is None else found.text, gain):
+            if text is not None:
+                print(wrapped(text))
     return 0
 
 

@@ -39,7 +39,8 @@ class SimulateOptions:
             name="--policy",
             help="Path to a policy file, or one of default, fifo, greedy, auto, easy, "
             "conservative, sjf, sjf-easy, fair, priority, srtf, srsf, las, mlfq and resumable; may "
-            "be repeated. For the ledger format, the default policy is always included.",
+            "be repeated. For the ledger format, the default policy is always included, and "
+            "resumable if deployments have shown that their runs resume.",
         ),
     ]
     order: Annotated[
@@ -79,7 +80,11 @@ class SimulateOptions:
     seed: Annotated[int, whole_number("The random seed to use when generating run times.")] = 1
     restart_s: Annotated[
         int,
-        duration("restart-cost", "The time required to restart a job. Defaults to 0s."),
+        duration(
+            "restart-cost",
+            "The time required to restart a job. Defaults to 0s. For the ledger format, the "
+            "measured time is used if runs of the deployment have resumed.",
+        ),
     ] = 0
     tick_s: Annotated[
         int | None,

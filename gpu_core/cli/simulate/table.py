@@ -56,6 +56,7 @@ _ROWS: tuple[tuple[str, Callable[[Metrics], str]], ...] = (
     ("Wait, p99", lambda m: _of(m.wait_s, "p99")),
     ("Wait over 8 GPUs, mean", lambda m: _of(m.gang_wait_s, "mean")),
     ("Wait over 8 GPUs, p95", lambda m: _of(m.gang_wait_s, "p95")),
+    ("Wait over 255 GPU-hours, mean", lambda m: _of(m.long_wait_s, "mean")),
     ("Completion, mean", lambda m: _duration(m.mean_completion_s)),
     ("Bounded slowdown, mean", lambda m: _ratio(m.mean_bounded_slowdown)),
     ("Makespan", lambda m: _duration(m.makespan_s)),

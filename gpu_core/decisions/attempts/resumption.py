@@ -2,6 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
 
 from gpu_core.decisions.model.attempts import Attempt
 
@@ -12,6 +14,15 @@ _STARTS_KEPT = 20
 _DEPLOYMENTS_KEPT = 5_000
 
 
+class ContinuedStart(NamedTuple):
+    """An attempt that continued earlier work of its run."""
+
+    has_resumed: bool
+    """It began with the newest checkpoint. Otherwise it started over, or with an older one."""
+    restart_s: float
+    """From its admission to its first new step."""
+
+
 class ResumptionHistory:
     """The latest continued attempts of each deployment, and whether they resumed.
 
@@ -19,7 +30,7 @@ class ResumptionHistory:
     """
 
     def __init__(self) -> None:
-        self._starts: OrderedDict[str, OrderedDict[str, bool]] = OrderedDict()
+        self._starts: OrderedDict[str, OrderedDict[str, ContinuedStart]] = OrderedDict()
 
     def observe(self, deployment: str | None, attempts: Sequence[Attempt]) -> None:
         """Learn from a run, as often as it is read.
@@ -44,11 +55,17 @@ class ResumptionHistory:
         if deployment is None or deployment not in self._starts:
             return False
         starts = self._starts[deployment].values()
-        return len(starts) >= SHOWN_BY and all(starts)
+        return len(starts) >= SHOWN_BY and all(start.has_resumed for start in starts)
+
+    def restart_s(self, deployment: str | None) -> float | None:
+        """How long does a run of this deployment restart, by the median? None: unknown."""
+        if deployment is None or deployment not in self._starts:
+            return None
+        return median(start.restart_s for start in self._starts[deployment].values())
 
 
-def resumptions(attempts: Sequence[Attempt]) -> Mapping[str, bool]:
-    """Whether each attempt that continued earlier work resumed it, by attempt id.
+def resumptions(attempts: Sequence[Attempt]) -> Mapping[str, ContinuedStart]:
+    """The attempts that continued earlier work of this run, by attempt id.
 
     It resumed if it began with the newest checkpoint of the attempts before it, and then did a new
     step: the checkpoint was complete. It started over if it did a step without, or after an older
@@ -57,13 +74,14 @@ def resumptions(attempts: Sequence[Attempt]) -> Mapping[str, bool]:
     Args:
         attempts: All of one run, by number.
     """
-    found: dict[str, bool] = {}
+    found: dict[str, ContinuedStart] = {}
     newest: str | None = None
     was_work_done = False
     for attempt in attempts:
         if attempt.first_step_at is not None and was_work_done:
             is_newest = newest is not None and attempt.restored_from == newest
-            found[attempt.attempt_id] = is_newest
+            took_s = (attempt.first_step_at - attempt.admitted_at).total_seconds()
+            found[attempt.attempt_id] = ContinuedStart(is_newest, max(0.0, took_s))
         newest = attempt.checkpoint or newest
         was_work_done = was_work_done or attempt.first_step_at is not None or newest is not None
     return found

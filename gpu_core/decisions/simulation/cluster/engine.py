@@ -362,7 +362,8 @@ class _Replay:
         self._preemptors.discard(workload_id)
         life.attempt += 1
         life.started_s = now_s
-        life.begins_s = ready_s + (self._options.restart_s if life.attempt > 1 else 0.0)
+        restart_s = self._options.restart_s if job.restart_s is None else job.restart_s
+        life.begins_s = ready_s + (restart_s if life.attempt > 1 else 0.0)
         life.nodes_came_s = ready_s
         life.zone = self._nodes.zone(placement)
         life.allocation = Allocation(
@@ -374,7 +375,7 @@ class _Replay:
             # Progress that is safe at any moment is that of a run which has just saved.
             checkpointed_at=now if job.checkpoint_interval_s is None and job.has_resumed else None,
             save_s=0.0 if job.checkpoint_interval_s is None else None,
-            restart_s=self._options.restart_s,
+            restart_s=restart_s,
         )
         self._running[workload_id] = life
         self._scheduler.withdraw(workload_id)

@@ -52,6 +52,9 @@ class TraceJob:
     """Progress between two checkpoints; None: all progress is safe at any moment."""
     has_resumed: bool = True
     """Runs of its deployment have shown that they resume from their checkpoints."""
+    restart_s: float | None = None
+    """The time that each attempt after the first loses before it works again; None: as the replay
+    says."""
     checkpoint_stall_s: float = 0.0
     """How long the job stands still for each checkpoint."""
 
@@ -162,6 +165,7 @@ _BOUNDS: Mapping[str, tuple[float, float]] = {
     "deadline_s": (-MOST_S, MOST_S),
     "checkpoint_interval_s": (_LEAST_INTERVAL_S, MOST_S),
     "checkpoint_stall_s": (0, MOST_S),
+    "restart_s": (0, MOST_S),
 }
 
 

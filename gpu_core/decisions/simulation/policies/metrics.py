@@ -14,6 +14,9 @@ SLOWDOWN_FLOOR_S = 600.0
 GANG_OVER_GPUS = 8
 """Jobs of more GPUs than one usual node has are reported by themselves: backfill and shortest job
 first starve them, and a mean over all jobs hides it."""
+LONG_OVER_GPU_H = 255.0
+"""Longer jobs are in the last of nine levels of attained service: they wait for all others there,
+and a mean over all jobs hides it."""
 JAIN_MIN_JOBS = 50
 """Teams with fewer jobs say little about fairness."""
 JAIN_FLOOR_S = 60.0
@@ -38,6 +41,8 @@ class Metrics:
     wait_s: Spread | None
     gang_wait_s: Spread | None
     """The waits of jobs over `GANG_OVER_GPUS` GPUs."""
+    long_wait_s: Spread | None
+    """The waits of jobs over `LONG_OVER_GPU_H` GPU-hours."""
     mean_completion_s: float | None
     """From submission to the end (JCT)."""
     mean_bounded_slowdown: float | None
@@ -100,6 +105,7 @@ def metrics(
         finished=len(done),
         wait_s=spread(wait_s(o) for o in done),
         gang_wait_s=spread(wait_s(o) for o in done if o.job.total_gpus > GANG_OVER_GPUS),
+        long_wait_s=spread(wait_s(o) for o in done if _gpu_hours(o) > LONG_OVER_GPU_H),
         mean_completion_s=_mean([completion_s(o) for o in done]),
         mean_bounded_slowdown=_mean([bounded_slowdown(o) for o in done]),
         makespan_s=end_s - min((o.job.submit_s for o in outcomes), default=0.0),
@@ -132,6 +138,10 @@ def completion_s(outcome: JobOutcome) -> float:
 def wait_s(outcome: JobOutcome) -> float:
     """How long did a finished job take beyond its duration?"""
     return completion_s(outcome) - outcome.job.duration_s
+
+
+def _gpu_hours(outcome: JobOutcome) -> float:
+    return outcome.job.duration_s * outcome.job.total_gpus / SECONDS_PER_HOUR
 
 
 def bounded_slowdown(outcome: JobOutcome) -> float:

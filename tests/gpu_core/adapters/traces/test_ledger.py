@@ -10,13 +10,19 @@ import pytest
 from gpu_core.adapters.ledger import Ledger, LedgerRefused
 from gpu_core.adapters.traces.ledger import read_ledger
 from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.work_done import work_s
-from gpu_core.decisions.simulation.cluster.trace import TraceJob
+from gpu_core.decisions.simulation.cluster.trace import MOST_S, TraceJob
 from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
 
 ENDED = {"end_reason": EndReason.COMPLETED}
 PREEMPTED = {"end_reason": EndReason.PREEMPTED}
+SAVES_NOTHING = {
+    "has_resumed": False,
+    "checkpoint_interval_s": MOST_S,
+    "checkpoint_stall_s": MOST_S,
+}
 
 
 def attempt(number: int, start_h: float, end_h: float | None, **fields: Any) -> Any:
@@ -79,11 +85,50 @@ def test_finished_runs_are_jobs(tmp_path: Path) -> None:
         "user": "ada",
         "deployment": "train/gpu",
         "priority": 1_000,
+        **SAVES_NOTHING,
     }
     assert read_ledger(str(path)) == (
         TraceJob(job_id="done", submit_s=0, duration_s=3600, gpu_count=2, **ordinary),
         TraceJob(job_id="late", submit_s=3 * 3600, duration_s=1800, gpu_count=1, **ordinary),
     )
+
+
+def test_a_run_keeps_its_work_where_those_of_its_deployment_resumed(tmp_path: Path) -> None:
+    """Three continued from their newest checkpoint, after 6, 12 and 18 minutes."""
+    resumed = {
+        f"run-{number}": [
+            {
+                "admitted_at": at(1),
+                "first_step_at": at(1.1),
+                "checkpoint": "c",
+                "checkpointed_at": at(2),
+                "released_at": at(2),
+                **PREEMPTED,
+            },
+            {
+                "number": 2,
+                "admitted_at": at(3),
+                "restored_from": "c",
+                "first_step_at": at(3 + number / 10),
+                "released_at": at(4),
+                **ENDED,
+            },
+        ]
+        for number in (1, 2, 3)
+    }
+    jobs = read_ledger(str(ledger_file(tmp_path, **resumed)))
+    assert [job.has_resumed for job in jobs] == [True] * 3
+    assert [job.restart_s for job in jobs] == pytest.approx([720] * 3)
+    assert {job.checkpoint_interval_s for job in jobs} == {None}
+
+
+def test_a_gang_stays_a_gang(tmp_path: Path) -> None:
+    """Two nodes with two GPUs each, not four GPUs of one node."""
+    shares = tuple(NodeShare(node=node, gpu_ids=("0", "1")) for node in ("n1", "n2"))
+    held = {"gpu_ids": ("0", "1", "0", "1"), "shares": shares}
+    path = ledger_file(tmp_path, gang=[{"released_at": at(2), **held, **ENDED}])
+    [job] = read_ledger(str(path))
+    assert (job.nodes, job.gpu_count) == (2, 2)
 
 
 def test_a_ledger_without_finished_runs_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from gpu_core.decisions.simulation.policies.named_policies import (
     POLICY_NAMES,
     named_policy,
 )
-from gpu_core.testing.builders.attempts import admit, at, make_attempt
+from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
 
 SHARED_DATA = Path(__file__).parents[5] / "shared" / "data"
 
@@ -153,6 +153,33 @@ def test_ones_own_ledger(
     assert [row["metrics"]["wait_s"]["mean"] for row in rows] == pytest.approx([1800, 1800])
 
 
+def test_a_ledger_of_runs_that_resume_shows_what_taking_turns_gains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A long run is there first: the short one waits for its end, or takes its GPU."""
+    path = tmp_path / "ledger.db"
+    saved = {"checkpoint": "c", "checkpointed_at": at(50), "first_step_at": at(0)}
+    again = {"restored_from": "c", "first_step_at": at(50)}
+    with Ledger.open(f"sqlite:///{path}") as ledger:
+        for number in range(3):
+            run = make_run(f"long-{number}", submitted_at=at(number * 100))
+            preempted = {"released_at": at(50), "end_reason": EndReason.PREEMPTED}
+            completed = {"released_at": at(90), "end_reason": EndReason.COMPLETED}
+            admit(ledger, make_attempt(run.flow_run_id, 1, **saved, **preempted), run)
+            again |= {"admitted_at": at(50)}
+            admit(ledger, make_attempt(run.flow_run_id, 2, **again, **completed), run)
+        short = make_run("short", submitted_at=at(20))
+        ended = {"released_at": at(21), "end_reason": EndReason.COMPLETED}
+        admit(ledger, make_attempt("short", admitted_at=at(20), **ended), short)
+    options = ["simulate", "--nodes", "1x1", "--workload", str(path), "--format", "ledger"]
+    assert main([*options, "--policy", "fifo", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["policy"] for row in rows] == ["fifo", "resumable", "default"]
+    assert [row["metrics"]["preemptions"] for row in rows] == [0, 1, 0]
+    assert main([*options, "--policy", "fifo"]) == 0
+    assert "of the GPU-hours are of deployments whose runs" in capsys.readouterr().out
+
+
 def test_the_default_is_the_policy_of_a_file_that_states_nothing() -> None:
     """Whatever its defaults are."""
     assert named_policy(DEFAULT_POLICY) == parse_policy({"version": 1}, source="empty")
@@ -162,7 +189,7 @@ def test_the_default_is_the_policy_of_a_file_that_states_nothing() -> None:
     ("page", "pattern"),
     [
         pytest.param("command-reference.md", r"policy file, or one of (.*?); may be", id="help"),
-        pytest.param("simulator.md", r"`--policy` also takes (.*?)\.", id="docs"),
+        pytest.param("simulator.md", r"`--policy` accepts the names (.*?)\.", id="docs"),
     ],
 )
 def test_help_and_docs_name_every_policy(page: str, pattern: str) -> None:

@@ -12,7 +12,8 @@ def attempt(number, *, restored=None, saved=None, step=True, run="run-1"):
         number,
         restored_from=restored,
         checkpoint=saved,
-        first_step_at=at(number) if step else None,
+        admitted_at=at(number),
+        first_step_at=at(number + number / 60) if step else None,
     )
 
 
@@ -51,7 +52,7 @@ def attempt(number, *, restored=None, saved=None, step=True, run="run-1"):
 )
 def test_resumptions(attempts, want):
     """An attempt that continued from the newest checkpoint, and worked, resumed."""
-    assert list(resumptions(attempts).values()) == want
+    assert [found.has_resumed for found in resumptions(attempts).values()] == want
 
 
 def resumed(run):
@@ -66,6 +67,8 @@ def test_three_runs_show_it():
         for _ in range(2):
             history.observe("train/gpu", resumed(f"run-{number}"))
     assert history.has_resumed("train/gpu")
+    assert history.restart_s("train/gpu") == 120
+    assert history.restart_s("other/gpu") is None
     assert not history.has_resumed("other/gpu")
     assert not history.has_resumed(None)
 
