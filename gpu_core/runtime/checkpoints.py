@@ -1,6 +1,7 @@
 """Checkpoints as a flow uses them: restore, is it time, save."""
 
 import logging
+import operator
 import os
 import threading
 import time
@@ -272,8 +273,8 @@ class Checkpointing:
             state: `bytes` are kept as they are. Plain data, NumPy arrays and torch tensors are
                 written without pickle, a state that holds anything else with it; arrays are copied
                 only once. Of several ranks, this one's part.
-            step: The number of the training step, for ranks without an `exchange`: all of them
-                have to save at the same steps, each step once.
+            step: The number of the training step, 0 or more, for ranks without an `exchange`: all
+                of them have to save at the same steps, each step once.
 
         Returns:
             What was saved. None where it is still under way, where the store failed, and where
@@ -282,7 +283,8 @@ class Checkpointing:
         Raises:
             StaleAttempt: A later attempt of this run has started; this process should end.
             AlreadyCommitted: Another process of this attempt saves too, and is none of the ranks.
-            InvalidInput: Only pickle can save the state, and the policy refuses pickles.
+            InvalidInput: Only pickle can save the state, and the policy refuses pickles; or the
+                step is negative.
         """
         if self._saver is None:
             self._warn_once()
@@ -372,8 +374,9 @@ class Checkpointing:
         if self._ranks.is_alone or self._checkpoints is None:
             return None
         if self._ranks.exchange is None and step is not None:
-            return step
-        return max(self._ranks.numbers(self._next_sequence(self._checkpoints)))
+            return _checked_step(step)
+        # 0: the store answered none of them, and the save itself reports it.
+        return max(self._ranks.numbers(self._next_sequence(self._checkpoints))) or None
 
     @staticmethod
     def _next_sequence(checkpoints: RunCheckpoints) -> int:
@@ -484,6 +487,12 @@ class _Candidate:
 
 
 _NOTHING = _Candidate(None, None)
+
+
+def _checked_step(step: int) -> int:
+    if step < 0:
+        raise InvalidInput("step", "is out of range", got=step, allowed="0 or more")
+    return operator.index(step)  # a number of NumPy is not written as JSON
 
 
 def _left_s(notice: Notice) -> float:

@@ -218,7 +218,7 @@ class RunCheckpoints:
             UntrustedCheckpoint: Another rank's part is not signed as this rank signs.
         """
         content = payload if isinstance(payload, Payload) else Payload(payload)
-        new = CheckpointId(self._attempt, sequence or self.next_sequence())
+        new = CheckpointId(self._attempt, self.next_sequence() if sequence is None else sequence)
         payload_name, manifest_name = self._names_of(new)
         self._store.upload(self.key(payload_name), content)
         manifest = manifest_of(new, content, payload_format=payload_format, saved_at=saved_at)

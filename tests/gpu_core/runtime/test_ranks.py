@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gpu_core.adapters.checkpoints.store import CheckpointStore, LocalStore
@@ -150,6 +151,35 @@ def test_ranks_that_do_not_talk_save_at_the_same_steps(start_attempt: StartAttem
         {"step": 20, "rank": 0},
         {"step": 20, "rank": 1},
     ]
+
+
+@pytest.mark.parametrize("step", [0, np.int64(7)], ids=["step 0", "a number of NumPy"])
+def test_each_step_is_a_number_that_ranks_can_agree_on(
+    start_attempt: StartAttempt, step: int
+) -> None:
+    """Rank 0 comes when the other's part is there: it must not take that for an earlier save."""
+    start_attempt(1)
+    for rank in (1, 0):
+        with checkpointing(ranks=Ranks(rank=rank, count=2)) as ckpt:
+            wait_for_no_one(ckpt)
+            assert ckpt.save({"rank": rank}, step=step) is not None
+    start_attempt(2)
+    ranks = [Ranks(rank=rank, count=2) for rank in range(2)]
+    assert on_all(ranks, lambda ckpt, _: ckpt.restore(None)) == [{"rank": 0}, {"rank": 1}]
+
+
+def wait_for_no_one(ckpt: Checkpointing) -> None:
+    assert ckpt._checkpoints is not None
+    ckpt._checkpoints._shards_timeout_s = 0.0
+
+
+def test_a_negative_step_is_refused(start_attempt: StartAttempt) -> None:
+    start_attempt(1)
+    with (
+        checkpointing(ranks=Ranks(rank=1, count=2)) as ckpt,
+        pytest.raises(InvalidInput, match="step is out of range"),
+    ):
+        ckpt.save("x", step=-1)
 
 
 @pytest.mark.parametrize("ask", [Checkpointing.due, lambda ckpt: ckpt.save("x")])
