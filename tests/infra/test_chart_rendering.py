@@ -360,7 +360,10 @@ def test_the_notes_say_what_to_do_next_for_these_values(values):
         f"prefect-gpu setup --pool gpu --type gpu-kubernetes --namespace {namespaces[0]['name']}"
         in notes
     )
-    assert f"Runs may be in: {', '.join(item['name'] for item in namespaces)}." in notes
+    assert (
+        f"Runs can use the following namespaces: {', '.join(item['name'] for item in namespaces)}."
+        in notes
+    )
 
 
 def node_exporter(values):
