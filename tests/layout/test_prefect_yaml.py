@@ -1,6 +1,5 @@
 """prefect.yaml means what it says: Prefect itself drops misspelled keys and makes up queues."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,16 +31,37 @@ ENTRYPOINTS = sorted(
 
 # The loading of a run: as in `prefect flow-run execute`, the checkout is the working directory
 # and not on the path (-P), and a flow that cannot be imported is an error, not a placeholder. A
-# module is found where the package is installed: the checkout stands for that.
+# module is found where the package is installed: the checkout stands for that. Each flow is loaded
+# by a child of one process that has imported Prefect, which takes most of the time, and no more.
 LOAD = """
-import sys
+import os, sys, traceback
 from pathlib import Path
 from prefect.flows import load_flow_from_entrypoint
-flow = load_flow_from_entrypoint(sys.argv[1], use_placeholder_flow=False)
-ours = [m for n, m in sys.modules.items() if n.split(".")[0] in ("gpu_core", "blocks", "flows")]
-strays = [m.__file__ for m in ours if not Path(m.__file__).is_relative_to(Path.cwd())]
-assert ours and not strays, f"loaded from elsewhere: {strays}"
-print(flow.name)
+
+def ours():
+    return [m for n, m in sys.modules.items() if n.split(".")[0] in ("gpu_core", "blocks", "flows")]
+
+def load(entrypoint):
+    if ":" not in entrypoint:
+        sys.path.insert(0, os.getcwd())
+    flow = load_flow_from_entrypoint(entrypoint, use_placeholder_flow=False)
+    strays = [m.__file__ for m in ours() if not Path(m.__file__).is_relative_to(Path.cwd())]
+    assert ours() and not strays, f"loaded from elsewhere: {strays}"
+    print(flow.name)
+
+assert not ours()
+for entrypoint, output in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
+    child = os.fork()
+    if not child:
+        with open(output, "w") as sys.stdout:
+            sys.stderr, code = sys.stdout, 1
+            try:
+                load(entrypoint)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+        os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
@@ -85,18 +105,31 @@ def test_the_queue_is_one_of_the_policy(deployment):
     assert queue in {*POLICY["priorities"], "default"}
 
 
-@pytest.mark.parametrize("entrypoint", ENTRYPOINTS)
-def test_the_flow_loads_from_a_fresh_clone(entrypoint, clean_export):
+@pytest.fixture(scope="module")
+def loaded(clean_export, tmp_path_factory):
+    """Of each entry point the exit status of its loading, and what this printed."""
+    folder = tmp_path_factory.mktemp("loaded")
+    outputs = {each: folder / f"{number}.txt" for number, each in enumerate(ENTRYPOINTS)}
     done = subprocess.run(
-        [sys.executable, "-P", "-c", LOAD, entrypoint],
+        [sys.executable, "-P", "-c", LOAD, *(part for pair in outputs.items() for part in pair)],
         cwd=clean_export,
-        env={**os.environ, "PYTHONPATH": str(clean_export)} if ":" not in entrypoint else None,
         capture_output=True,
         text=True,
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    codes = map(int, done.stdout.split())
+    return {
+        each: (code, output.read_text())
+        for (each, output), code in zip(outputs.items(), codes, strict=True)
+    }
+
+
+@pytest.mark.parametrize("entrypoint", ENTRYPOINTS)
+def test_the_flow_loads_from_a_fresh_clone(entrypoint, loaded):
+    code, printed = loaded[entrypoint]
+    assert code == 0, printed
+    assert printed.strip()
 
 
 def test_flows_on_a_schedule_hold_no_gpu_and_have_a_time_of_their_own():
