@@ -68,7 +68,8 @@ def draft(
     saving = saving_of(draws, sum(fact.cost_micro_usd or 0 for fact in facts), period)
     unit = kind.rule.unit
     before = unit_cost(facts if base is None else base, unit)
-    if saving is None or before is None or before.micro_usd is None:
+    cost_per_unit_micro_usd = 0 if before is None else round(before.micro_usd or 0)
+    if saving is None or not cost_per_unit_micro_usd:
         return None
     run = facts[-1].run
     deployment = run.deployment or ""
@@ -84,7 +85,7 @@ def draft(
         first_day=period.first,
         last_day=period.last,
         unit=unit,
-        cost_per_unit_micro_usd=round(before.micro_usd),
+        cost_per_unit_micro_usd=cost_per_unit_micro_usd,
         verify_days=period.verify_days,
         saving=saving,
         waits=None,

@@ -127,7 +127,12 @@ def _drafts(
     for fact in facts:
         if fact.run.deployment is not None:
             groups[fact.run.deployment].append(fact)
-    groups = {name: runs for name, runs in groups.items() if _days(runs) >= LEAST_DAYS}
+    # What costs nothing, such as owned GPUs at a price of 0, has no part that could be saved.
+    groups = {
+        name: runs
+        for name, runs in groups.items()
+        if _days(runs) >= LEAST_DAYS and any(fact.cost_micro_usd for fact in runs)
+    }
     made = sum(len(comparisons(runs)) for runs in groups.values())
     found: list[Draft | None] = []
     for number, (_, runs) in enumerate(sorted(groups.items())):

@@ -81,6 +81,13 @@ def test_checkpoints_make_spot_cheaper():
     assert saving.expected > plain.expected + 0.05
 
 
+def test_what_costs_nothing_is_not_to_be_saved_and_hides_no_other_proposal():
+    """Owned GPUs may have a price of 0."""
+    free = history(replace(WORK, deployment="own/gpu", price_micro_usd=0))
+    assert ask(history(WORK, ON_SPOT) + free).proposals[0].deployment == "train/gpu"
+    assert ask(history(ON_SPOT) + free).proposals == ()
+
+
 def test_spot_that_would_interrupt_each_run_many_times_is_not_proposed():
     long = replace(WORK, hours=40.0, runs_per_weekday=1)
     assert ask(history(long, replace(ON_SPOT, per_hour=0.5))).proposals == ()
