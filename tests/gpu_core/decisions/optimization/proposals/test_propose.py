@@ -83,9 +83,9 @@ def test_checkpoints_make_spot_cheaper():
 
 def test_what_costs_nothing_is_not_to_be_saved_and_hides_no_other_proposal():
     """Owned GPUs may have a price of 0."""
-    free = history(replace(WORK, deployment="own/gpu", price_micro_usd=0))
-    assert ask(history(WORK, ON_SPOT) + free).proposals[0].deployment == "train/gpu"
-    assert ask(history(ON_SPOT) + free).proposals == ()
+    free = replace(WORK, deployment="own/gpu", price_micro_usd=0)
+    found = ask(history(free, WORK, ON_SPOT))
+    assert [proposal.deployment for proposal in found.proposals] == ["train/gpu"]
 
 
 def test_spot_that_would_interrupt_each_run_many_times_is_not_proposed():
