@@ -66,7 +66,8 @@ def savings_notes(found: MonthSavings) -> tuple[str, ...]:
         )
     if found.micro_usd and Cluster.COMMITTED in found.unknown_clusters:
         notes.append(
-            "To compare with a committed cluster, specify a `reserved` price or --committed-percent"
+            "To compare with a committed cluster, specify a `reserved` price or "
+            "`--committed-percent`"
         )
     if found.cheaper_types:
         notes.append(
