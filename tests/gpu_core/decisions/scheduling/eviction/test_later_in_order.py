@@ -16,6 +16,7 @@ from gpu_core.decisions.scheduling.plan.plan import Preempt
 from gpu_core.decisions.simulation.cluster.engine import SimulationOptions, simulate
 from gpu_core.decisions.simulation.cluster.run_time_oracle import NoRunTimes
 from gpu_core.decisions.simulation.cluster.trace import MOST_S, Trace, TraceJob
+from gpu_core.decisions.simulation.policies.named_policies import named_policy
 from gpu_core.testing.builders.workloads import (
     HIGH,
     LOW,
@@ -262,3 +263,22 @@ def test_no_run_is_evicted_before_it_has_worked_for_its_restarts(seed):
             assert worked_s >= WORKS_FOR_RESTARTS * restart_s
             assert worked_s >= cost_s
             cost_s += GRACE_S
+
+
+@pytest.mark.parametrize(
+    ("policy", "want_h"),
+    [
+        pytest.param("default", 24, id="by default it keeps its GPU"),
+        pytest.param("resumable", 49, id="it waits for all of them"),
+    ],
+)
+def test_a_long_run_waits_while_shorter_ones_come(policy, want_h):
+    """The limit of taking turns, and why it is no default: 25 h of short runs, one at a time."""
+    long = TraceJob(job_id="long", submit_s=0, duration_s=24 * 3_600)
+    short = [
+        TraceJob(job_id=f"s{i}", submit_s=3_600 + i * 1_800, duration_s=1_800) for i in range(50)
+    ]
+    trace = Trace(jobs=(long, *short), nodes=(make_node("a", 1),))
+    options = SimulationOptions(restart_s=30, grace_s=GRACE_S, min_runtime_s=60)
+    replay = simulate(trace, Planner(named_policy(policy), trace.nodes), NoRunTimes(), options)
+    assert replay.outcomes[0].finished_s == pytest.approx(want_h * 3_600, abs=120)
