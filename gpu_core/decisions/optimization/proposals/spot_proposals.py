@@ -105,8 +105,9 @@ def spot_hazard(
     on_spot = [a for fact in everything for a in fact.attempts if a.capacity_type == SPOT]
     of_type = [attempt for attempt in on_spot if attempt.gpu_type == gpu_type]
     for attempts, name in ((of_type, f"spot {gpu_type}"), (on_spot, "spot of other GPU types")):
-        if attempts:
-            hazard = observed_hazard(attempts)
+        hazard = observed_hazard(attempts)
+        # Attempts that held nothing for any time say nothing, least of all "never".
+        if hazard.exposure_h:
             return hazard, f"{len(attempts)} attempts on {name}"
     return prior_hazard(attempt_s), "public traces of spot, because no run was on spot"
 

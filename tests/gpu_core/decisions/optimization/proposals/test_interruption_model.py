@@ -18,6 +18,7 @@ from gpu_core.decisions.optimization.proposals.interruption_model import (
 )
 from gpu_core.decisions.optimization.proposals.period import Period
 from gpu_core.decisions.optimization.proposals.run_facts import run_facts
+from gpu_core.decisions.optimization.proposals.spot_proposals import spot_hazard
 from gpu_core.testing.builders.attempts import NOON, at, make_attempt, make_run
 
 
@@ -90,3 +91,17 @@ def test_the_interval_of_checkpoints_is(fields, want_s):
     facts = run_facts([(make_run(submitted_at=NOON), (ended, done))], window, at(50))
     assert len(facts) == 1
     assert checkpoint_interval_s(facts) == want_s
+
+
+def test_attempts_that_held_nothing_for_any_time_do_not_say_that_spot_is_never_interrupted():
+    """One that was released at once is no observation: the rate is that of the prior."""
+    gone_at_once = make_attempt(
+        "a", capacity_type="spot", admitted_at=NOON, released_at=NOON,
+        end_reason=EndReason.CANCELLED,
+    )  # fmt: skip
+    run = make_run("a", submitted_at=NOON)
+    facts = run_facts([(run, (gone_at_once,))], Period.before(at(24).date()).window, at(24))
+    assert len(facts) == 1
+    hazard, source = spot_hazard("a10g", facts, 3600.0)
+    assert hazard == prior_hazard(3600.0)
+    assert "public traces" in source
