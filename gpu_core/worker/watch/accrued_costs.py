@@ -6,6 +6,7 @@ from datetime import datetime
 
 import anyio
 from anyio.abc import TaskGroup
+from httpx import codes
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
@@ -69,9 +70,20 @@ class AccruedCosts:
 
     def _log_all(self, mlflow: MlflowAccess, flow_run_ids: Sequence[str], now: datetime) -> None:
         # MLflow takes seconds to import, and Prefect imports the worker for every command.
+        from mlflow.exceptions import MlflowException
+
         from gpu_core.adapters.mlflow.accrued import log_accrued_cost
         from gpu_core.adapters.mlflow.client import mlflow_client
 
-        client = mlflow_client(mlflow)
+        client, refused = mlflow_client(mlflow), None
         for record, attempts in self._ledger.records_of(flow_run_ids):
-            log_accrued_cost(client, run_cost(record, attempts, now), now)
+            try:
+                log_accrued_cost(client, run_cost(record, attempts, now), now)
+            except MlflowException as error:
+                # A server that refuses one run, such as in an experiment of others, takes the next.
+                status: int = error.get_http_status_code()  # type: ignore[no-untyped-call]  # MLflow's
+                if status >= codes.INTERNAL_SERVER_ERROR:
+                    raise
+                refused = error
+        if refused is not None:
+            raise refused

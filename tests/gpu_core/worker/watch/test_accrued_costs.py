@@ -1,6 +1,7 @@
 """What running runs have cost so far is in MLflow while they run, and nothing waits for it."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,11 +9,13 @@ from typing import Any
 import anyio
 import pytest
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
 from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
-from gpu_core.decisions.costs.usage.usage_cost import run_cost
+from gpu_core.decisions.costs.usage.usage_cost import RunCost, run_cost
 from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
 from gpu_core.worker.watch.accrued_costs import AccruedCosts
 
@@ -76,6 +79,29 @@ def test_a_failure_of_mlflow_is_said_once_and_stops_nothing(
         r for r in caplog.records if "Failed to log the cost of active flow runs" in r.getMessage()
     ]
     assert len(reported) == 1
+
+
+def test_a_run_that_mlflow_refuses_keeps_no_other_from_its_cost(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The experiment of one run may be closed to the worker's user."""
+    logged = []
+
+    def log(_client: MlflowClient, cost: RunCost, _now: datetime) -> bool:
+        if cost.run.flow_run_id == "run-1":
+            raise MlflowException("Permission denied", PERMISSION_DENIED)
+        logged.append(cost.run.flow_run_id)
+        return True
+
+    monkeypatch.setattr("gpu_core.adapters.mlflow.accrued.log_accrued_cost", log)
+
+    async def story() -> None:
+        async with anyio.create_task_group() as tasks:
+            costs = AccruedCosts(ledger, MlflowAccess.of(f"sqlite:///{tmp_path}/m.db"), tasks)
+            costs.check(running("run-1", "run-2"), at(1))
+
+    anyio.run(story)
+    assert logged == ["run-2"]
 
 
 def test_without_mlflow_nothing_is_logged(ledger: Ledger) -> None:
