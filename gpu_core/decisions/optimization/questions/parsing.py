@@ -15,7 +15,7 @@ _NEAREST = 3
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _PERIOD = re.compile(
     rf"\b(?:(?P<iso>\d{{4}}-\d{{2}}-\d{{2}})|(?:(?:in |over )?(?:the )?(?:last|past) )"
-    rf"(?P<days>\d+) days?|(?P<named>today|yesterday|(?:this|last) (?:week|month)"
+    rf"(?P<days>\d{{1,9}}) days?|(?P<named>today|yesterday|(?:this|last) (?:week|month)"
     rf"|(?:on |last )?(?:{'|'.join(_WEEKDAYS)})))\b",
     re.IGNORECASE,
 )

@@ -249,6 +249,7 @@ def test_the_time_of_a_question(words: str, first: str, end: str) -> None:
         ("total cost 2027-01-01", "question must not refer to a future date"),
         ("total cost last 0 days", "question specifies an invalid number of days"),
         ("total cost last 367 days", "Allowed: 1 to 366"),
+        (f"total cost last {'9' * 5000} days", "unsupported number"),
     ],
 )
 def test_what_is_not_known_gets_the_nearest_questions(text: str, want: str) -> None:
