@@ -15,6 +15,7 @@ from blocks.checkpoint_store import CheckpointStore
 from blocks.mlflow_tracking import MLflowTracking
 from blocks.usage_ledger import UsageLedger
 from gpu_core.decisions.model.errors import InvalidInput
+from tests.support.mlflow_databases import new_mlflow_database
 
 
 def our_blocks() -> list[type[Block]]:
@@ -72,7 +73,7 @@ def test_the_checkpoint_store_opens_what_it_points_at(tmp_path: Path) -> None:
 
 
 def test_the_mlflow_client_reaches_its_server(tmp_path: Path) -> None:
-    client = MLflowTracking(tracking_uri=f"sqlite:///{tmp_path}/mlflow.db").client()
+    client = MLflowTracking(tracking_uri=new_mlflow_database(tmp_path)).client()
     assert client.get_experiment_by_name("Default") is not None
 
 
@@ -94,7 +95,7 @@ def test_mlflow_credentials_reach_mlflow_only(
     for name in ("USERNAME", "PASSWORD", "TOKEN"):
         monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", "")
         monkeypatch.delenv(f"MLFLOW_TRACKING_{name}")
-    block = MLflowTracking(tracking_uri=f"sqlite:///{tmp_path}/mlflow.db", **fields)
+    block = MLflowTracking(tracking_uri=new_mlflow_database(tmp_path), **fields)
     block.client()
     assert {k: v for k, v in os.environ.items() if k in _CREDENTIALS} == want
     assert "secret-1" not in repr(block)

@@ -11,6 +11,7 @@ from prefect.artifacts import Artifact
 
 from flows import compare_inference, compare_scaling, compare_serving, optimize_inference
 from gpu_core.decisions.model.errors import InvalidInput
+from tests.support.mlflow_databases import new_mlflow_database
 
 STUB = "tests.support.inference_stub:parity"
 QUICK = {"workload": STUB, "usd_per_hour": 0.05, "repeats": 3, "seconds": 0.02}
@@ -18,8 +19,8 @@ QUICK = {"workload": STUB, "usd_per_hour": 0.05, "repeats": 3, "seconds": 0.02}
 
 @pytest.fixture(scope="module")
 def tracking_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One database for the module: to make one takes seconds."""
-    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+    """One database for the module."""
+    return new_mlflow_database(tmp_path_factory.mktemp("mlflow"))
 
 
 @pytest.fixture

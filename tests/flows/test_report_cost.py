@@ -1,7 +1,6 @@
 """The nightly report, run as people run it: a real server, a real ledger, a real MLflow."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -38,6 +37,7 @@ from gpu_core.decisions.optimization.proposals.verification import SavingVerdict
 from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval
 from tests.gpu_core.decisions.optimization.proposals.test_propose import found_beside_spot
+from tests.support.mlflow_databases import new_mlflow_database
 
 DAY = NOON.date()
 PROPOSED = found_beside_spot().proposals
@@ -46,19 +46,10 @@ UNCHANGED = Target(
 )
 
 
-@pytest.fixture(scope="module")
-def empty_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """MLflow's database as it is at first; making one takes seconds, copying does not."""
-    database: Path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
-    MlflowClient(f"sqlite:///{database}").search_experiments()
-    return database
-
-
 @pytest.fixture
-def tracking_uri(empty_mlflow: Path, tmp_path: Path) -> str:
+def tracking_uri(tmp_path: Path) -> str:
     """A real MLflow on SQLite."""
-    shutil.copy(empty_mlflow, tmp_path / "mlflow.db")
-    return f"sqlite:///{tmp_path}/mlflow.db"
+    return new_mlflow_database(tmp_path)
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.optimization.sweeps.request import sweep_request
 from gpu_core.decisions.optimization.sweeps.trials import SweepTrial
 from gpu_core.testing.builders.attempts import make_attempt, make_run
+from tests.support.mlflow_databases import new_mlflow_database
 
 SKILLS = (1, 2, 3)
 DOLLAR = 1_000_000
@@ -101,8 +102,8 @@ class Trials:
 
 @pytest.fixture(scope="module")
 def tracking_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One database for the module: to make one takes seconds."""
-    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+    """One database for the module."""
+    return new_mlflow_database(tmp_path_factory.mktemp("mlflow"))
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
 from gpu_core.decisions.costs.usage.usage_cost import run_cost
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
+from tests.support.mlflow_databases import new_mlflow_database
 
 _ROOT = Path(__file__).parents[2]
 _NOTEBOOK = _ROOT / "notebooks" / "compare_experiments.ipynb"
@@ -28,7 +29,7 @@ _KERNEL = "tests-own-interpreter"
 @pytest.fixture(scope="module")
 def tracking_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     """MLflow with two experiments of real trainings, their costs, and one without a price."""
-    uri = f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+    uri = new_mlflow_database(tmp_path_factory.mktemp("mlflow"))
     client = MlflowClient(uri)
     for experiment, strengths in (("weak", (0.001, 0.01)), ("strong", (0.1, 1.0))):
         for index, strength in enumerate(strengths):
@@ -70,7 +71,7 @@ def test_runs_are_read_back_with_what_they_cost(tracking_uri: str) -> None:
 
 
 def test_an_mlflow_without_costs_is_an_empty_table(tmp_path: Path) -> None:
-    assert read_comparison(MlflowClient(f"sqlite:///{tmp_path}/mlflow.db"), "accuracy").empty
+    assert read_comparison(MlflowClient(new_mlflow_database(tmp_path)), "accuracy").empty
 
 
 def test_the_notebook_is_kept_with_two_plots_and_nothing_of_one_machine() -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpu_core.cli.quickstart.services import Service, Services, free_port
+from tests.support.mlflow_databases import new_mlflow_database
 
 _START_S = 600
 
@@ -31,7 +32,7 @@ class MlflowServer:
             "mlflow",
             [
                 *(sys.executable, "-m", "mlflow", "server", "--workers", "1"),
-                *("--backend-store-uri", f"sqlite:///{self._folder / 'mlflow.db'}"),
+                *("--backend-store-uri", new_mlflow_database(self._folder)),
                 *("--artifacts-destination", str(self._folder / "artifacts")),
                 *("--host", "127.0.0.1", "--port", str(self._port)),
             ],

@@ -4,7 +4,6 @@ To migrate an empty database takes seven seconds of a processor, and each tier s
 A server that starts brings a copy up to date as any other database.
 """
 
-import fcntl
 import os
 import shutil
 import sqlite3
@@ -17,10 +16,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support.made_once import made_once
 from tests.support.postgresql import find_postgresql, new_database
 from tests.support.preloaded import run
 
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "prefect-gpu" / "prefect"
 _URL = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 
 
@@ -81,19 +80,8 @@ def _migrate(url: str, folder: Path) -> None:
 
 
 def _made_once(name: str, make: Callable[[Path], None]) -> Path:
-    """The file of this name, for this release of Prefect; other processes wait for it."""
-    made = _CACHE / version("prefect") / name
-    made.parent.mkdir(parents=True, exist_ok=True)
-    with (made.parent / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not made.exists():
-            room = made.parent / f"{name}.new"
-            shutil.rmtree(room, ignore_errors=True)  # of a process that was killed
-            room.mkdir()
-            make(room / name)
-            (room / name).rename(made)
-            shutil.rmtree(room)
-    return made
+    """The file of this name, for this release of Prefect."""
+    return made_once(Path("prefect", version("prefect")), name, make)
 
 
 def _call(command: list[Path | str], database: str) -> None:

@@ -9,14 +9,15 @@ from mlflow.tracking import MlflowClient
 from gpu_core.decisions.requests.runs.run_context import RunContext
 from gpu_core.runtime import tracked_run
 from gpu_core.runtime.mlflow_context import GpuRunContextProvider
+from tests.support.mlflow_databases import new_mlflow_database
 
 StartAttempt = Callable[..., RunContext]
 
 
 @pytest.fixture(scope="module")
 def tracking_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One database for the module: to make one takes seconds."""
-    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
+    """One database for the module."""
+    return new_mlflow_database(tmp_path_factory.mktemp("mlflow"))
 
 
 @pytest.fixture

@@ -95,6 +95,10 @@ def look(aws: FakeAws, **changes: Any) -> Look:
     return look_at_aws([REGION], NOW, KNOWN, client=aws.client, **changes)
 
 
+# moto's EC2 takes two seconds to load: one process of several loads it.
+WITH_MOTO = pytest.mark.xdist_group("moto's EC2")
+
+
 @pytest.fixture(scope="module")
 def of_moto() -> Iterator[Look]:
     """A look at moto, which has AWS's real instance types."""
@@ -104,6 +108,7 @@ def of_moto() -> Iterator[Look]:
         yield look_at_aws([REGION], NOW, {})
 
 
+@WITH_MOTO
 @pytest.mark.parametrize(
     ("name", "want"),
     [
@@ -127,6 +132,7 @@ def test_instance_types_of_aws(of_moto: Look, name: str, want: tuple[Any, ...]) 
     )
 
 
+@WITH_MOTO
 def test_spot_prices_are_found_where_the_price_list_cannot_be_read(of_moto: Look) -> None:
     """moto has no price list: one part fails, and the others are still found."""
     assert [failure.part for failure in of_moto.failures] == ["on-demand prices in us-east-1"]
@@ -134,6 +140,7 @@ def test_spot_prices_are_found_where_the_price_list_cannot_be_read(of_moto: Look
     assert [scope.capacity_type for scope in of_moto.observation.scopes] == ["spot"]
 
 
+@WITH_MOTO
 def test_the_filler_prices_of_moto_are_refused_beside_the_shipped_catalog(of_moto: Look) -> None:
     """A B200 for $0.00001 an hour won every plan: it is refused, also where its key is new."""
     shipped = shipped_catalog()

@@ -1,7 +1,6 @@
 """A run's cost stands in its own MLflow run, once, and can be sorted and summed there."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
@@ -14,6 +13,7 @@ from gpu_core.decisions.costs.usage.usage_cost import RunCost, run_cost
 from gpu_core.decisions.model.attempts import EndReason, RunRecord
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
+from tests.support.mlflow_databases import new_mlflow_database
 
 RUN = make_run(final_state="Completed")
 PREEMPTED = make_attempt(
@@ -32,8 +32,7 @@ COST = run_cost(RUN, (PREEMPTED, RESUMED), at(9))
 @pytest.fixture(scope="module")
 def tracking_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A real MLflow on SQLite: every test has flow runs of its own in it."""
-    folder: Path = tmp_path_factory.mktemp("mlflow")
-    return f"sqlite:///{folder}/mlflow.db"
+    return new_mlflow_database(tmp_path_factory.mktemp("mlflow"))
 
 
 @pytest.fixture

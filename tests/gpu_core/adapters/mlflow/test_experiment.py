@@ -8,6 +8,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Experiment
 
 from gpu_core.adapters.mlflow.experiment import experiment_id
+from tests.support.mlflow_databases import new_mlflow_database
 
 RUNS = 4
 
@@ -30,7 +31,7 @@ class LooksWithOthers(MlflowClient):
 
 def test_runs_that_need_a_new_experiment_at_once_all_get_it(tmp_path: Path) -> None:
     """All find that there is none; one creates it; none fails."""
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    uri = new_mlflow_database(tmp_path)
     MlflowClient(uri).search_experiments()  # the tables are there
     barrier = Barrier(RUNS)
     clients = [LooksWithOthers(uri, barrier) for _ in range(RUNS)]
@@ -44,5 +45,5 @@ def test_runs_that_need_a_new_experiment_at_once_all_get_it(tmp_path: Path) -> N
 
 def test_an_experiment_that_is_there_is_not_made_again(tmp_path: Path) -> None:
     """The second asking gives the same id."""
-    client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    client = MlflowClient(new_mlflow_database(tmp_path))
     assert experiment_id(client, "own") == experiment_id(client, "own")

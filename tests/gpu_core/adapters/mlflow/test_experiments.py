@@ -8,13 +8,14 @@ from mlflow import MlflowClient
 
 from gpu_core.adapters.mlflow.experiments import log_experiment
 from gpu_core.decisions.optimization.experiments.mlflow_runs import ChildRun
+from tests.support.mlflow_databases import new_mlflow_database
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> MlflowClient:
-    """A database of the module's own: to make one takes seconds."""
+    """A database of the module's own."""
     folder: Path = tmp_path_factory.mktemp("mlflow")
-    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    client = MlflowClient(new_mlflow_database(folder))
     client.create_experiment("inference", artifact_location=(folder / "artifacts").as_uri())
     return client
 

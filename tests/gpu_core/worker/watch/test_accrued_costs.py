@@ -18,6 +18,7 @@ from gpu_core.decisions.costs.mlflow.mlflow_access import MlflowAccess
 from gpu_core.decisions.costs.usage.usage_cost import RunCost, run_cost
 from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
 from gpu_core.worker.watch.accrued_costs import AccruedCosts
+from tests.support.mlflow_databases import new_mlflow_database
 
 RUN, ATTEMPT = make_run("run-1"), make_attempt("run-1")
 
@@ -38,7 +39,7 @@ def test_the_cost_so_far_is_logged_over_time_and_ends_as_the_runs_cost(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     """An A10G at $1 an hour. A run that tracks nothing gets no MLflow run."""
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    uri = new_mlflow_database(tmp_path)
     client = MlflowClient(uri)
     tracked = client.create_run("0", tags={"prefect.flow_run_id": "run-1"})
 

@@ -20,6 +20,7 @@ from gpu_core.decisions.costs.usage.usage_cost import Window
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 from gpu_core.worker.watch.run_costs import RunCosts
+from tests.support.mlflow_databases import new_mlflow_database
 from tests.support.mlflow_server import MlflowServer, mlflow_server
 from tests.support.waiting import wait_for
 
@@ -151,7 +152,7 @@ def test_costs_of_an_outage_are_logged_in_order_and_once(
 def test_a_worker_killed_after_logging_logs_it_again_and_changes_nothing(
     ledger: Ledger, tmp_path: Path
 ) -> None:
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    uri = new_mlflow_database(tmp_path)
     end(ledger, "run-1", 2)
     (cost,) = ledger.unlogged_costs("gpus", "host-1", LATER)
     Worker(ledger, uri).look()
@@ -166,7 +167,7 @@ def test_a_worker_killed_after_logging_logs_it_again_and_changes_nothing(
 def test_what_a_bill_says_of_a_run_is_logged_after_the_costs_of_ends(
     ledger: Ledger, tmp_path: Path
 ) -> None:
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    uri = new_mlflow_database(tmp_path)
     end(ledger, "billed", 1)
     Worker(ledger, uri).look()
     part = AttemptBill(
@@ -193,7 +194,7 @@ def test_a_run_that_starts_others_has_their_sum_under_names_of_its_own(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     """One for an hour, one that a child started for two: in the sum of all runs each is once."""
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    uri = new_mlflow_database(tmp_path)
     end(ledger, "top", 4)
     end(ledger, "child", 1, parent="top")
     Worker(ledger, uri).look()
@@ -216,7 +217,7 @@ def test_a_sum_from_before_a_started_run_lost_its_price_is_marked(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     """MLflow keeps the sum that it has; a tag says that it is out of date."""
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    uri = new_mlflow_database(tmp_path)
     client = MlflowClient(uri)
 
     def logged() -> tuple[float, str]:
@@ -236,7 +237,7 @@ def test_a_run_that_mlflow_does_not_take_keeps_no_other_waiting(
     ledger: Ledger, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The experiment of one run was deleted; once it is restored, its cost is logged, too."""
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    uri = new_mlflow_database(tmp_path)
     client = MlflowClient(uri)
     deleted = client.create_experiment("detector")
     client.delete_experiment(deleted)
