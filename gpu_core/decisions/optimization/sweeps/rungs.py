@@ -347,6 +347,8 @@ def _through(pairs: Sequence[tuple[float, float]]) -> _Line | None:
     squares = math.fsum((x - middle) ** 2 for x, _ in pairs)
     if min(x for x, _ in pairs) == max(x for x, _ in pairs):
         return None
+    if not squares:  # so near to 0 that their squares are 0, as of likelihoods
+        return None
     slope = math.fsum((x - middle) * (y - mean) for x, y in pairs) / squares
     residual = math.fsum((y - mean - slope * (x - middle)) ** 2 for x, y in pairs) / (n - 2)
     return _Line(middle, mean, slope, residual, n, squares) if residual else None

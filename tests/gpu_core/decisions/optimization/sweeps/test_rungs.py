@@ -279,6 +279,14 @@ def test_the_chance_of_a_loss_is_one_half_where_the_prediction_meets_the_best() 
     assert lost_chance(plan, gone_on, []) == 0
 
 
+def test_metrics_next_to_0_say_nothing_of_the_chance() -> None:
+    """Likelihoods underflow: the squares of their differences are 0."""
+    plan = replace(PLAN, rungs=2)
+    gone_on = [reached(name, 1e-170 * n, n / 10) for n, name in enumerate("abc", start=1)]
+    parked = reached("d", 1e-171)
+    assert lost_chance(plan, [*gone_on, parked], [parked]) is None
+
+
 def test_too_few_runs_that_went_on_say_nothing_of_the_chance() -> None:
     plan = replace(PLAN, rungs=2)
     gone_on = [reached("a", 0.1, 0.3), reached("b", 0.2, 0.6)]
