@@ -123,7 +123,7 @@ def test_the_better_trial_resumes_and_the_other_is_parked_until_it_is_kept(
     assert "Trial 2 is leading with accuracy 0.75 at $200.00" in page
     assert "best, completed" in page
     assert "parked |" in page
-    assert "1 of 2 trials parked" in page
+    assert "Parked trials: 1 of 2" in page
     assert [pool.state(worse), pool.state(better)] == ["Failed", "Completed"]
     assert set(story.passes()) == {"Cancelled", "Completed"}  # no other pass follows
 

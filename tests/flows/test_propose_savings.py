@@ -42,7 +42,7 @@ def test_the_page_has_each_proposal_with_its_evidence_and_is_the_same_again(
 ) -> None:
     propose_savings(DAY, with_generated=True)
     first = page()
-    for text in ("2 changes proposed", "capacity\\_type: spot", "80%", "Risk: ", "GPU-hours"):
+    for text in ("Proposed changes: 2", "capacity\\_type: spot", "80%", "Risk: ", "GPU-hours"):
         assert text in first
     propose_savings(DAY, with_generated=True)
     assert page() == first
@@ -50,7 +50,7 @@ def test_the_page_has_each_proposal_with_its_evidence_and_is_the_same_again(
 
 def test_generated_runs_count_only_when_asked(ledger_url: str) -> None:
     propose_savings(DAY)
-    assert "no changes are recommended" in page()
+    assert "No changes are recommended" in page()
 
 
 def test_a_policy_that_is_missing_is_named(ledger_url: str, tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_a_pass_that_dies_is_made_up_for_by_the_next(
     want = {1: ("Failed", 1.0), 2: ("Failed", 1.0), 3: ("AwaitingRetry", 3.0)}
     assert trials.states() == want
     assert trials.runs()[3].next_scheduled_start_time < datetime.now(UTC)
-    assert "2 of 3 trials parked" in page(trials)
+    assert "Parked trials: 2 of 3" in page(trials)
 
 
 def test_a_trial_that_is_cancelled_meanwhile_stays_cancelled(
@@ -214,7 +214,7 @@ def test_the_trials_are_children_of_one_run_in_mlflow(trials: Trials) -> None:
     trial_ids = {str(run.id) for run in trials.runs().values()}
     assert {child.data.tags["prefect.flow_run_id"] for child in children} == trial_ids
     assert parent.info.status == "RUNNING"
-    assert "2 of 3 trials parked" in parent.data.tags["mlflow.note.content"]
+    assert "Parked trials: 2 of 3" in parent.data.tags["mlflow.note.content"]
 
 
 def test_a_parked_trial_is_resumed_by_hand_up_to_its_next_rung(trials: Trials) -> None:
@@ -233,7 +233,7 @@ def test_the_budget_of_the_sweep_is_never_exceeded(trials: Trials) -> None:
     trials.stop(3)
     trials.one_pass(budget_usd=3)
     assert {state for state, _ in trials.states().values()} == {"Failed"}
-    assert "the budget is exhausted" in page(trials)
+    assert "The budget is exhausted" in page(trials)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,10 @@ def test_the_page_says_what_the_deployment_refuses(monkeypatch: pytest.MonkeyPat
     )  # fmt: skip
     with pytest.raises(InvalidInput, match="rejected by the deployment"):
         flow_module.one_pass(asked, None, None)
-    assert "It is stopped: trials were rejected by the deployment: no such parameter" in pages[0]
+    assert (
+        "The sweep was stopped: trials were rejected by the deployment: no such parameter"
+        in pages[0]
+    )
 
 
 def test_nothing_is_decided_while_mlflow_is_unavailable(

@@ -20,10 +20,10 @@ _HEAD = (
     "",
     "Low-priority requests",
     "Origin",
-    "1,000 of them: whole device",
-    "1,000 of them: time used",
-    "p99 of interactive",
-    "Low-priority a second",
+    "Cost of 1,000: whole device",
+    "Cost of 1,000: time used",
+    "p99 of interactive requests",
+    "Low-priority requests per second",
     "Busy",
     "Front",
 )
@@ -48,9 +48,10 @@ def policies_page(found: PolicyComparison) -> str:
         f"Measured: {escaped(found.measured.what)}; {count(repeats, 'repeat')} of each batch size, "
         "in alternating order. All other results are calculated from these times.",
         table(_MEASURED_HEAD, _measured_rows(found)),
-        f"Interactive requests: {digits(found.requests_per_s)} a second, answered in batches of up "
-        f"to {demand.interactive_batch}, {demand.requests:,} in each repeat. Alone they keep the "
-        f"device busy for {busy:.0%} of the time.",
+        f"In each repeat, {demand.requests:,} interactive requests arrive at a rate of "
+        f"{digits(found.requests_per_s)} per second. They are answered in batches of up to "
+        f"{demand.interactive_batch}. Without a backlog, the device is busy for {busy:.0%} of the "
+        "time.",
         table(_HEAD, _rows(found)),
         trade_off_plot(_points(found)),
         *(f"- Not run: {setting}: {escaped(why)}." for setting, why in found.measured.not_run),

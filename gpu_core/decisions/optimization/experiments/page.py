@@ -27,8 +27,8 @@ _LADDER_HEAD = (
     "1,000 inferences",
     "Latency",
     "Quality",
-    "Saves",
-    "In all",
+    "Saving",
+    "Total saving",
 )
 LATENCY_NOTE = (
     "The measured latency is the 99th percentile of the batch duration, while the projected "
@@ -98,7 +98,7 @@ def ladder_page(sections: Sequence[tuple[str, Sequence[LadderStep]]]) -> str:
         if step.usd_per_1k is not None and step.latency_s is not None
     ]
     parts = [
-        "# Cheaper inference, step by step",
+        "# Savings of each optimization step for inference",
         *(f"**{escaped(ladder_sentence(title, section))}**" for title, section in sections),
         table(_LADDER_HEAD, rows),
         trade_off_plot(points),
@@ -120,7 +120,8 @@ def ladder_sentence(title: str, steps: Sequence[LadderStep]) -> str:
     if latencies[0] is not None and latencies[1] is not None:
         trade = f", latency {_ms(latencies[0].likely)} to {_ms(latencies[1].likely)}"
     return (
-        f"{title}: {abs(last.cumulative_saving):.0%} {word} in all{within} ({last.origin}){trade}."
+        f"{title}: {abs(last.cumulative_saving):.0%} {word} in total{within} "
+        f"({last.origin}){trade}."
     )
 
 

@@ -17,7 +17,7 @@ _HEAD = (
     "Origin",
     "1,000 requests",
     "p99 of the worst hour",
-    "Replica-hours a day",
+    "Replica-hours per day",
     "Front",
 )
 _NOTE = (
@@ -36,7 +36,7 @@ def scaling_page(found: ScalingComparison) -> str:
     times_s, demand = batch_s(found.measured.trials[0]), found.demand
     needed = ", ".join(map(str, demand.replicas))
     parts = [
-        "# Replicas by the demand of the hour",
+        "# Scaling replicas with demand",
         f"**{escaped(found.sentence)}**",
         f"Measured: {escaped(found.measured.what)}; one request takes "
         f"{latency_text(with_interval(times_s))}, {count(len(times_s), 'repeat')}. All other "

@@ -50,7 +50,7 @@ def proposal_lines(proposal: Proposal) -> list[str]:
     """All that is said about a proposal, as plain sentences."""
     generated = ["The evidence includes generated runs."] if proposal.has_generated else []
     held = proposal.kind.rule.too_narrow
-    narrow = [f"The range is too narrow: it held the saving in {held} generated histories."]
+    narrow = [f"The range is too narrow. It contained the saving in {held} generated histories."]
     return [
         *(change_text(change) for change in proposal.changes),
         proposal.why,
@@ -74,7 +74,7 @@ def to_markdown(found: Optimization) -> str:
     """The whole as a page of Markdown. The same input always gives the same page."""
     period = found.period
     parts = [
-        f"# Where GPU money goes, {period.first} to {period.last}",
+        f"# GPU cost and proposed savings, {period.first} to {period.last}",
         f"**{_headline(found)}**",
         escaped(found.calibration.sentence),
         *(_section(proposal) for proposal in found.proposals),
@@ -87,9 +87,8 @@ def to_markdown(found: Optimization) -> str:
 def _headline(found: Optimization) -> str:
     spent = f"{format_usd(found.analysis.cost_micro_usd)} in {found.period.days} days"
     if not found.proposals:
-        return f"{spent}; no changes are recommended."
-    count = len(found.proposals)
-    return f"{spent}; {count} {'change' if count == 1 else 'changes'} proposed."
+        return f"{spent}. No changes are recommended."
+    return f"{spent}. Proposed changes: {len(found.proposals)}."
 
 
 def _section(proposal: Proposal) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.markdown import escaped, flow_run_link, table
-from gpu_core.decisions.model.units import count, digits, format_usd
+from gpu_core.decisions.model.units import digits, format_usd
 from gpu_core.decisions.optimization.sweeps.request import SweepRequest
 from gpu_core.decisions.optimization.sweeps.rungs import (
     SweepDecision,
@@ -53,9 +53,10 @@ def sweep_page(
     parts = [
         f"# Sweep {request.name}",
         f"**{escaped(sweep_sentence(request, trials, runs, decided))}**",
-        *([f"**It is stopped: {escaped(str(problem))}**"] if problem else []),
-        f"Trials of {escaped(request.deployment)}, compared by {escaped(request.metric)} "
-        f"({better} is better) at equal dollars; one in {plan.reduction} is promoted.",
+        *([f"**The sweep was stopped: {escaped(str(problem))}**"] if problem else []),
+        f"The trials of {escaped(request.deployment)} are compared by {escaped(request.metric)} "
+        f"({better} is better) after they have spent the same amount. One in {plan.reduction} "
+        "trials is promoted.",
         table([*head, "Now"], rows),
         *_saved_and_risked(plan, runs, decided),
         *_how_to_resume(request, decided),
@@ -69,20 +70,23 @@ def sweep_sentence(
     runs: Sequence[SweepRun],
     decided: SweepDecision,
 ) -> str:
-    """How far has the sweep come? One sentence."""
+    """How far has the sweep come? Two or three sentences."""
     plan, steps = request.plan, list(decided.steps.values())
     spent = sum(run.spent_micro_usd for run in runs)
-    money = f"{format_usd(spent)} of {format_usd(plan.budget_micro_usd)} are spent"
-    parked = f"{steps.count(SweepStep.PARK)} of {count(len(trials), 'trial')} parked"
+    parked = steps.count(SweepStep.PARK)
+    money = (
+        f"{format_usd(spent)} of {format_usd(plan.budget_micro_usd)} has been spent. "
+        f"Parked trials: {parked} of {len(trials)}."
+    )
     trial, run = _ranked(plan, trials, runs)[0]
     metric = _last(run)
     if metric is None:
-        return f"No trial has logged {request.metric} yet; {money}, {parked}."
+        return f"No trial has logged {request.metric} yet. {money}"
     rung = format_usd(plan.rung_micro_usd(len(run.metrics) - 1))
-    tail = "; the budget is exhausted" if decided.is_spent else ""
+    tail = " The budget is exhausted." if decided.is_spent else ""
     return (
-        f"Trial {trial.number} is leading with {request.metric} {digits(metric, 4)} at {rung}; "
-        f"{money}, {parked}{tail}."
+        f"Trial {trial.number} is leading with {request.metric} {digits(metric, 4)} at {rung}. "
+        f"{money}{tail}"
     )
 
 
@@ -156,7 +160,7 @@ def _saved_and_risked(
     )
     yield (
         f"Risk: the probability that a parked trial outperforms the best trial is {chance}. "
-        f"In simulated sweeps {_SIMULATED_LOSSES} parked the best of 27 trials."
+        f"In {_SIMULATED_LOSSES} of simulated sweeps, the best of 27 trials was parked."
     )
 
 

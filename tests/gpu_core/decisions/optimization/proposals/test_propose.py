@@ -159,7 +159,7 @@ def test_no_saving_is_shown_where_the_replay_is_not_close():
     assert found.proposals == ()
     assert found.calibration.sentence.endswith("are allowed, so no savings are displayed.")
     assert found.analysis.workloads, "where money went is shown all the same"
-    assert "no changes are recommended" in to_markdown(found)
+    assert "No changes are recommended" in to_markdown(found)
 
 
 def _later(attempt, minutes):

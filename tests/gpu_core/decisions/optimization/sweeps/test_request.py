@@ -188,7 +188,7 @@ def test_the_page_has_the_best_first_and_what_was_saved_and_risked() -> None:
     assert rows[3].endswith("| failed: the \\| data is gone |")
     for words in (
         "Trial 3 is leading with accuracy 0.3 at $1.00",
-        "2 of 9 trials parked",
+        "Parked trials: 2 of 9",
         "$16.04 more up to the last rung. Running all trials up to the last rung would cost $81.00",
         "unknown, because too few trials were promoted",
         "`keep: [3, 5]`",
