@@ -348,7 +348,7 @@ COMMAND_LINES: Mapping[str, tuple[str, str]] = {
     ),
     "a question that is not known": (
         "optimize ask how --ledger nope.db",
-        "prefect-gpu optimize ask: question is not one of the known questions (got 'how'). Allowed: such as 'most expensive workloads', 'most expensive runs', 'most expensive teams'. See docs/questions.md.",
+        "prefect-gpu optimize ask: question is not one of the known questions (got 'how'). Allowed: such as 'most expensive workloads', 'most expensive runs', 'most expensive teams'. For all questions, see docs/questions.md.",
     ),
     "a misspelled subcommand": (
         "catalog shw",
