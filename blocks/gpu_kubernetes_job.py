@@ -7,12 +7,13 @@ from uuid import UUID
 
 import anyio
 from prefect.blocks.abstract import JobBlock, JobRun
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterIdempotencyKey,
     LogFilter,
     LogFilterFlowRunId,
+    LogFilterTimestamp,
 )
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.client.schemas.sorting import LogSort
@@ -105,16 +106,36 @@ class GpuKubernetesJobRun(JobRun[GpuJobResult]):
                 await anyio.sleep(_LOOK_S)
 
     async def _lines(self) -> tuple[str, ...]:
-        mine = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[self.flow_run_id]))
-        lines: list[str] = []
         async with get_client() as client:
-            while True:
-                page = await client.read_logs(
-                    mine, limit=_PAGE, offset=len(lines), sort=LogSort.TIMESTAMP_ASC
-                )
-                lines += [line.message for line in page]
-                if len(page) < _PAGE:
-                    return tuple(lines)
+            return await output_of(client, self.flow_run_id)
+
+
+async def output_of(client: PrefectClient, flow_run_id: UUID) -> tuple[str, ...]:
+    """All lines in the log of a run, by time, each of them once.
+
+    Lines of the same time have no order, and a line may arrive late. So the next page begins with
+    the time at which the last one ended, not behind a number of lines.
+
+    Args:
+        client: Prefect's client.
+        flow_run_id: Of which run.
+    """
+    found: dict[UUID, str] = {}
+    since, offset = None, 0
+    while True:
+        wanted = LogFilter(
+            flow_run_id=LogFilterFlowRunId(any_=[flow_run_id]),
+            timestamp=None if since is None else LogFilterTimestamp(after_=since),
+        )
+        page = await client.read_logs(
+            wanted, limit=_PAGE, offset=offset, sort=LogSort.TIMESTAMP_ASC
+        )
+        found.update((line.id, line.message) for line in page)
+        if len(page) < _PAGE:
+            return tuple(found.values())
+        # More lines of one time than a page has: only their number leads on.
+        offset = offset + _PAGE if page[-1].timestamp == since else 0
+        since = page[-1].timestamp
 
 
 # JobBlock[...] would make a block type of its own in this module.
