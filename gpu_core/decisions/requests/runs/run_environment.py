@@ -17,7 +17,7 @@ INHERITED: Mapping[str, tuple[str, ...]] = {
         "CONDA_*", "MAMBA_*", "PIP_*", "PIXI_*", "PYENV_*", "PYTHON*", "UV_*", "VIRTUAL_ENV*",
     ),
     "Shared libraries": ("DYLD_*", "LD_LIBRARY_PATH", "LD_PRELOAD"),
-    "GPUs and libraries that compute": (
+    "GPUs and numerical libraries": (
         "BLIS_*", "CUBLAS_*", "CUDA_*", "CUDNN_*", "GOMP_*", "JAX_*", "KMP_*", "MKL_*", "NCCL_*",
         "NUMBA_*", "NUMEXPR_*", "NVIDIA_*", "OMP_*", "OPENBLAS_*", "PYTORCH_*", "TF_*", "TORCH*",
         "TRITON_*", "XLA_*",

@@ -101,7 +101,7 @@ def test_a_ledger_from_a_newer_version_is_refused_and_left_alone(ledger_url: str
     engine = sa.create_engine(parse_url(ledger_url))
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(LedgerTooNew, match=r"version '9999'.*Upgrade prefect-gpu"):
+    with pytest.raises(LedgerTooNew, match=r"version '9999'.*Please upgrade prefect-gpu"):
         Ledger.open(ledger_url)
     with engine.connect() as connection:
         version = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))

@@ -79,7 +79,7 @@ def test_a_disk_that_is_full_keeps_the_records_before(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, limits[1]))  # SIGXFSZ is ignored
     try:
-        with pytest.raises(SpoolFull, match="no runs are started"):
+        with pytest.raises(SpoolFull, match="No runs are started"):
             spool.append(record(2))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -36,7 +36,7 @@ def test_a_method_that_was_moved_is_named(name, monkeypatch):
     monkeypatch.delattr(BaseWorker, name)
     with pytest.raises(CannotStart, match=rf"^prefect 3\S+ .* lacks BaseWorker\.{name}\b") as error:
         check_prefect()
-    assert "install prefect-kubernetes <0.10,>=0.8 and prefect <3.10,>=3.8.8" in str(error.value)
+    assert "Install prefect-kubernetes <0.10,>=0.8 and prefect <3.10,>=3.8.8" in str(error.value)
 
 
 def test_a_method_with_another_parameter_is_named(monkeypatch):
@@ -53,7 +53,7 @@ def test_a_module_that_was_moved_is_named():
 def test_the_remedy_names_the_releases_that_are_allowed():
     text = unsupported_prefect(("BaseWorker._logger",))
     assert text.endswith(
-        "install prefect-kubernetes <0.10,>=0.8 and prefect <3.10,>=3.8.8 or upgrade prefect-gpu"
+        "Install prefect-kubernetes <0.10,>=0.8 and prefect <3.10,>=3.8.8 or upgrade prefect-gpu."
     )
 
 
