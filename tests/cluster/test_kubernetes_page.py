@@ -7,6 +7,7 @@ Python.
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -114,10 +115,8 @@ class Operator:
         return set(found.split())
 
     def commands_of_removal(self) -> list[str]:
-        """Those of the page's table of what `helm uninstall` leaves."""
-        _, _, after = PAGE.read_text().partition("`helm uninstall` leaves\n")
-        table, _, _ = after.partition("\n\nIn another")
-        commands = [row.split("`")[-2] for row in table.splitlines() if "kubectl" in row]
+        """The commands in the page's table of what `helm uninstall` leaves."""
+        commands = re.findall(r"^\|.*\| `(kubectl[^`]+)` \|$", PAGE.read_text(), re.MULTILINE)
         assert len(commands) == 4, commands
         return [command.replace("NAMESPACE", RUNS) for command in commands]
 
