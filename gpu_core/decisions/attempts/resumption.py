@@ -1,17 +1,16 @@
 """The deployments whose runs have shown that they resume from complete checkpoints."""
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
 from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.recent_starts import RecentStarts
 
 SHOWN_BY = 3
 """As many continued runs show it: one may be luck, and the worker asks for three measured starts
 before it relies on them, too."""
 _STARTS_KEPT = 20
-_DEPLOYMENTS_KEPT = 5_000
 
 
 class ContinuedStart(NamedTuple):
@@ -24,13 +23,10 @@ class ContinuedStart(NamedTuple):
 
 
 class ResumptionHistory:
-    """The latest continued attempts of each deployment, and whether they resumed.
-
-    The deployments that were seen longest ago are forgotten first.
-    """
+    """The latest continued attempts of each deployment, and whether they resumed."""
 
     def __init__(self) -> None:
-        self._starts: OrderedDict[str, OrderedDict[str, ContinuedStart]] = OrderedDict()
+        self._starts = RecentStarts[ContinuedStart](_STARTS_KEPT)
 
     def observe(self, deployment: str | None, attempts: Sequence[Attempt]) -> None:
         """Learn from a run, as often as it is read.
@@ -39,29 +35,17 @@ class ResumptionHistory:
             deployment: Its id or name; None: nothing is learned.
             attempts: All of the run, by number.
         """
-        found = resumptions(attempts) if deployment is not None else {}
-        if deployment is None or not found:
-            return
-        known = self._starts.setdefault(deployment, OrderedDict())
-        self._starts.move_to_end(deployment)
-        known.update(found)
-        while len(known) > _STARTS_KEPT:
-            known.popitem(last=False)
-        while len(self._starts) > _DEPLOYMENTS_KEPT:
-            self._starts.popitem(last=False)
+        self._starts.observe(deployment, resumptions(attempts))
 
     def has_resumed(self, deployment: str | None) -> bool:
         """Have runs of this deployment shown that they resume, and has none started over?"""
-        if deployment is None or deployment not in self._starts:
-            return False
-        starts = self._starts[deployment].values()
+        starts = self._starts.of(deployment)
         return len(starts) >= SHOWN_BY and all(start.has_resumed for start in starts)
 
     def restart_s(self, deployment: str | None) -> float | None:
         """How long does a run of this deployment restart, by the median? None: unknown."""
-        if deployment is None or deployment not in self._starts:
-            return None
-        return median(start.restart_s for start in self._starts[deployment].values())
+        starts = self._starts.of(deployment)
+        return median(start.restart_s for start in starts) if starts else None
 
 
 def resumptions(attempts: Sequence[Attempt]) -> Mapping[str, ContinuedStart]:

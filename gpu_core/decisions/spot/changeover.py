@@ -4,12 +4,12 @@ A start loses the time from the admission to the first new step, and the work th
 after the checkpoint that it continues from.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.recent_sample import RecentSample
+from gpu_core.decisions.model.recent_starts import RecentStarts
 from gpu_core.decisions.model.workload import MIN_MEASURED_STARTS, Changeover
 
 QUANTILE = 0.95
@@ -18,17 +18,13 @@ that is slower than this in one of twenty, at a moment that most runs never reac
 SHORTEST_S = 60.0
 """The worker decides anew every minute: it may learn of an interruption that much later."""
 _STARTS_KEPT = 100
-_DEPLOYMENTS_KEPT = 5_000
 
 
 class ChangeoverHistory:
-    """The time that the latest starts of each deployment lost.
-
-    The deployments that were seen longest ago are forgotten first.
-    """
+    """The time that the latest starts of each deployment lost."""
 
     def __init__(self) -> None:
-        self._losses: OrderedDict[str, OrderedDict[str, float]] = OrderedDict()
+        self._losses_s = RecentStarts[float](_STARTS_KEPT)
 
     def observe(self, deployment: str | None, attempts: Sequence[Attempt]) -> None:
         """Learn from a run, as often as it is read.
@@ -37,16 +33,7 @@ class ChangeoverHistory:
             deployment: Its id or name; None: nothing is learned.
             attempts: All of the run, by number.
         """
-        measured = start_losses_s(attempts) if deployment is not None else {}
-        if deployment is None or not measured:
-            return
-        known = self._losses.setdefault(deployment, OrderedDict())
-        self._losses.move_to_end(deployment)
-        known.update(measured)
-        while len(known) > _STARTS_KEPT:
-            known.popitem(last=False)
-        while len(self._losses) > _DEPLOYMENTS_KEPT:
-            self._losses.popitem(last=False)
+        self._losses_s.observe(deployment, start_losses_s(attempts))
 
     def changeover(self, deployment: str | None, default_s: float) -> Changeover:
         """The loss of a start of this deployment.
@@ -55,9 +42,7 @@ class ChangeoverHistory:
             deployment: Its id or name; None: nothing is known of it.
             default_s: What the policy says, for too few measured starts.
         """
-        if deployment is None or deployment not in self._losses:
-            return Changeover(default_s)
-        return changeover(self._losses[deployment].values(), default_s)
+        return changeover(self._losses_s.of(deployment), default_s)
 
 
 def changeover(losses_s: Iterable[float], default_s: float) -> Changeover:
